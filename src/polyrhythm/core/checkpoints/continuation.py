@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from polyrhythm.core.checkpoints.checkpoint import Checkpoint
@@ -30,7 +30,9 @@ class Continuation:
     positions: Mapping[str, StateTree] = field(default_factory=dict)
     donor: Donor | None = None
     former: tuple[StateTree, ...] = ()
-    """The states of all workers that wrote it, where their models were in other parts."""
+    """The states of all workers that wrote it, where their models were in other parts, or another strategy exchanged."""
+    switched: bool = False
+    """True where another strategy wrote it: the exchange begins anew."""
 
     @staticmethod
     def relaid(checkpoint: Checkpoint, first: bool) -> Continuation:
@@ -50,6 +52,12 @@ class Continuation:
         positions = {each: checkpoint.read_plain(each, "position") for each in former}
         donor = partial(checkpoint.read, former[0])
         return Continuation(checkpoint.read(name) if own else donor(), True, own, left, positions, donor)
+
+    @staticmethod
+    def switched_among(checkpoint: Checkpoint, name: str, members: Sequence[str]) -> Continuation:
+        """That of the worker `name` of `members` in a run of another strategy."""
+        former = tuple(checkpoint.read(each) for each in checkpoint.manifest.members)
+        return replace(Continuation.among(checkpoint, name, members), former=former, switched=True)
 
     @property
     def counted(self) -> list[StateTree]:

@@ -35,7 +35,8 @@ class CheckpointPlan:
     settings of which a resumed run takes its own; so many `restarts` may take no further step; `circumstances` are recorded in each
     checkpoint. `handed` is the state that a worker which joins a run under way was given by a survivor, in the view of that `epoch`.
     `changed` is true where other workers, or other groups of them, have written the checkpoint that is resumed, and `relaid` where their
-    models were in other parts; `origin` is where the run continues from it: the checkpoint itself is deleted when later ones are there.
+    models were in other parts, and `switched` where it was of another strategy. `origin` is where the run continues from it: the
+    checkpoint itself is deleted when later ones are there.
     """
 
     store: CheckpointStore | None = None
@@ -49,6 +50,7 @@ class CheckpointPlan:
     epoch: int = 0
     changed: bool = False
     relaid: bool = False
+    switched: bool = False
     origin: RunOrigin = RunOrigin()  # noqa: RUF009 (a frozen value)
 
     @property
@@ -77,6 +79,8 @@ class CheckpointPlan:
             return Continuation(self.handed, changed=True, own=False)
         if self.resumed is None:
             return None
+        if self.switched:
+            return Continuation.switched_among(self.resumed, name, members)
         if self.relaid:
             return Continuation.relaid(self.resumed, name == View.of(members).first)
         return Continuation.among(self.resumed, name, members) if self.changed else Continuation(self.resumed.read(name))
@@ -113,7 +117,7 @@ class ServerFiles:
         if self._name in self.memory.states:
             restore(self.memory.states[self._name])
             return
-        if self.plan.resumed is None:
+        if self.plan.resumed is None or self.plan.switched:
             return
         with fitting(f"state of {self.server}"):
             restore(self.plan.resumed.read(self._name))

@@ -23,6 +23,12 @@ from polyrhythm.core.training.circumstances import LAYOUT, changes, moved, promi
 from polyrhythm.core.training.resumed_by_others import resumed_by_others
 from polyrhythm.errors import CheckpointError
 
+STRATEGY = "strategy"
+"""The name by which a resumed run has its own strategy, and not that of the checkpoint."""
+SWITCHED = (
+    "Another strategy wrote it: the run begins with the mean of its workers' weights and of what their optimizers remember, and the "
+    "exchange begins anew."
+)
 RESUMES, CHANGED = "how it resumes", "changed since the checkpoint"
 """Settings of a resumed run in its record."""
 
@@ -69,12 +75,29 @@ def planned(plan: StrategyPlan, wanted: Checkpoints, here: Mapping[str, str] = M
     if resumed is None:
         return chosen
     found = resumed.manifest
+    if STRATEGY in wanted.override and found.strategy != described(plan.strategy):
+        return _switched(chosen, plan, resumed)
     relaid = found.circumstances.get(LAYOUT) != here.get(LAYOUT)
     if relaid and LAYOUT not in found.circumstances:
         raise CheckpointError(f"{resumed.path} is of a run without a mesh, and this one has one: begin it with mesh=pr.Mesh(dp=...), too.")
     relaid = relaid or (bool(plan.mesh.cut) and tuple(found.members) != plan.mesh.members)  # a lost worker's part is others' too
     changed = _changed(resumed, manifest_of(plan, 0, 0.0, chosen)) or relaid
     return replace(chosen, changed=changed, relaid=relaid, origin=RunOrigin(found.step, found.seconds, found.changes + changed))
+
+
+def _switched(chosen: CheckpointPlan, plan: StrategyPlan, resumed: Checkpoint) -> CheckpointPlan:
+    """The plan of a run that continues a checkpoint of another strategy; its steps begin at 0. Raises CheckpointError where none can."""
+    resumed.check()
+    found = resumed.manifest
+    if LAYOUT in found.circumstances or LAYOUT in chosen.circumstances or plan.mesh.cut:
+        raise CheckpointError(f"{resumed.path} is of a run with a mesh, whose strategy cannot change: resume it with that of the run.")
+    if found.seed != plan.mesh.seed:
+        raise CheckpointError(f"{resumed.path} belongs to a run with the seed {found.seed}, and this one has {plan.mesh.seed}: give that.")
+    if chosen.store is not None and chosen.store.directory == resumed.path.parent:
+        raise CheckpointError(
+            f"{resumed.path} is of another strategy, and steps count from 0 again: give another directory for checkpoints."
+        )
+    return replace(chosen, changed=True, switched=True, origin=RunOrigin(0, found.seconds, found.changes + 1))
 
 
 def under_way(wanted: Checkpoints, here: Mapping[str, str]) -> CheckpointPlan:
@@ -95,6 +118,7 @@ def _changed(resumed: Checkpoint, mine: Manifest) -> bool:
             raise CheckpointError(
                 f"{resumed.path} belongs to a run with another {what}: {there}, where this run has {now}. Resume with the settings of "
                 "that run, or give another directory."
+                + (" With override=['strategy'] the weights go on, and the exchange begins anew." if what == STRATEGY else "")
             )
     if found.servers != mine.servers:
         before, now = (f"{_numbered(each.servers, 'server')} of {_numbered(len(each.members), 'worker')}" for each in (found, mine))
@@ -134,7 +158,8 @@ def recorded_checkpoints(wanted: Checkpoints, strategy: Strategy, count: int, he
     if resumed is not None:
         found["resumed"] = f"{resumed.path}, after step {resumed.manifest.step}"
         before, ending = resumed.manifest.circumstances, resumed.manifest.resumes
-        others = resumed_by_others(strategy, resumed.manifest.members, workers(count))
+        switched = STRATEGY in wanted.override and resumed.manifest.strategy != described(strategy)
+        others = [SWITCHED] if switched else resumed_by_others(strategy, resumed.manifest.members, workers(count))
         found[RESUMES] = " ".join([*moved(before, here), *others, *overridden(wanted), *([] if others else [ending])])
         if changed := changes(before, here):
             found[CHANGED] = " ".join(changed)

@@ -115,7 +115,7 @@ class Worker(WholeBatchWorker):
         self._batches.refuse_attaching()
         refuse_attached(model, optimizer, name)
         self._local.localize(model, optimizer, loss)
-        self._state.expect_replica()
+        self._state.expect_replica(model)
         attach_whole(self._models, model, optimizer, norm_bound(clip_norm), name, self._steps.train)
         self._local.attached(self._models.replicas[-1])
         if self._state.resume_replica() and self._strategy.shares_memory:

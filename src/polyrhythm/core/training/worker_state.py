@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim.lr_scheduler import LRScheduler
 
 from polyrhythm.core import rng
@@ -19,6 +19,8 @@ from polyrhythm.core.kernel.job import WorkerContext
 from polyrhythm.core.protocols.common_state import CommonState
 from polyrhythm.core.protocols.partition import LocalParts, Undivided
 from polyrhythm.core.strategy.replica import Replica
+from polyrhythm.core.strategy.switched import carry_weights, continue_elsewhere, continue_optimizer
+from polyrhythm.core.training.checkpoint_plan import STRATEGY
 from polyrhythm.core.training.crew_change import ChangeListeners
 from polyrhythm.core.training.loops import DATA, STEP, used_in
 from polyrhythm.core.training.numbers import number
@@ -129,10 +131,25 @@ class WorkerState:
             "metrics": self.metrics,
         }
 
-    def expect_replica(self) -> None:
-        """Raise an error where the state to continue from has no further model, before others are waited for."""
+    @property
+    def switched(self) -> bool:
+        """True if the run continues a checkpoint of another strategy."""
+        return self.found is not None and self.found.switched
+
+    def _former(self, number: int) -> list[StateTree]:
+        """The states of the replica of this number at all workers that wrote the checkpoint."""
+        return [] if self.found is None else [state["replicas"][number] for state in self.found.former]
+
+    def expect_replica(self, model: nn.Module) -> None:
+        """Raise an error where the state to continue from has no further model, before others are waited for.
+
+        Where another strategy has written it, `model` gets the weights now: the exchange begins with them.
+        """
         if self.before is not None and len(self.replicas) >= (known := len(self.before["replicas"])):
             raise refusal(self.newcomer, attached_more(len(self.replicas) + 1, known))
+        if self.found is not None and self.found.switched:
+            with fitting("model"):
+                carry_weights(model, self._former(len(self.replicas)))
 
     def expect_table(self, name: str) -> None:
         """Raise an error where the state to continue from has no table of this name."""
@@ -144,19 +161,26 @@ class WorkerState:
         if self.before is None:
             return False
         attached = len(self.replicas)
-        if self.found is not None and self.found.former:
+        if self.found is not None and self.found.former and not self.found.switched:
             former = [(state["replicas"][attached - 1], state["held"][attached - 1]) for state in self.found.former]
             with fitting("model or optimizer"):
                 self.before["replicas"][attached - 1] = self.parts.relaid(self.replicas[-1], former)
         before = self.before["replicas"][attached - 1]
         self.replicas[-1].options.refuse_others(before["options"], self.override)
-        self._resume(self.replicas[-1], lambda state: state["replicas"][attached - 1])
-        others = self.found.former if self.found else ()
+        if self.switched:
+            with fitting("model or optimizer"):
+                continue_elsewhere(self.replicas[-1], before, self._former(attached - 1))
+            self._resumed()
+        else:
+            self._resume(self.replicas[-1], lambda state: state["replicas"][attached - 1])
+        others = self.found.former if self.found and not self.switched else ()
         self.parts.draw_on([drawn for state in others or (self.before,) if (drawn := state.get("drawn")) is not None])
         return True
 
     def resume_table(self, name: str) -> None:
         """Restore the table of this name, which was just opened, from the checkpoint."""
+        if self.switched:
+            raise CheckpointError(f"The checkpoint has the table {name!r}, which servers hold: it goes on under its own strategy alone.")
         if self.before is not None:
             self._resume(self.tables[name], lambda state: state["tables"][name])
 
@@ -165,6 +189,12 @@ class WorkerState:
         assert found is not None, "the run is resumed"
         with fitting("model or optimizer"):
             found.give(each, part)
+        self._resumed()
+
+    def _resumed(self) -> None:
+        """Something was restored: the samples count on, and where nothing precedes it, the training function has arrived."""
+        found = self.found
+        assert found is not None, "the run is resumed"
         self.samples, self.metrics = sum(state["samples"] for state in found.counted), dict(self.before["metrics"])
         if not self.position.returning:
             self._arrive(STEP)
@@ -218,7 +248,12 @@ class WorkerState:
 
     def _refuse_unknown(self) -> None:
         """Raise CheckpointError for a name to override that no setting has."""
-        known = {DATA, *(name for replica in self.replicas for group in replica.options.groups for name in group), *self.variables.names}
+        known = {
+            DATA,
+            STRATEGY,
+            *(name for replica in self.replicas for group in replica.options.groups for name in group),
+            *self.variables.names,
+        }
         if unknown := sorted(self.override - known):
             raise CheckpointError(
                 f"override has {unknown[0]!r}, and there is no such setting: it can have {', '.join(sorted(known))}, or nothing."
@@ -230,8 +265,11 @@ class WorkerState:
         assert found is not None, "the run is resumed"
         if not found.changed:
             self.context.port.restore(self.before["streams"])
-        for replica, state in zip(self.replicas, self.before["replicas"], strict=False):
-            replica.restore_again(state)
+        for place, (replica, state) in enumerate(zip(self.replicas, self.before["replicas"], strict=False)):
+            if found.switched:
+                continue_optimizer(replica, state, self._former(place))
+            else:
+                replica.restore_again(state)
         for name in self.kept:
             self._restore(name)
         self.variables.arrived(kind)
