@@ -233,16 +233,32 @@ def test_a_dispatch_mode_does_not_see_what_is_done_without_dispatch() -> None:
         assert mode.calls == 1
 
 
+@uses("tree_leaves", "torch.utils._pytree.tree_flatten_with_path")
+def test_leaves_of_a_nesting_have_their_paths() -> None:
+    leaves, _ = one_process.tree_leaves({"a": (1, [2]), "b": 3})
+    assert leaves == [("['a'][0]", 1), ("['a'][1][0]", 2), ("['b']", 3)]
+
+
+@uses("tree_of", "torch.utils._pytree.tree_unflatten")
+def test_a_nesting_is_made_again_from_its_leaves() -> None:
+    tree = {"a": (1, [2]), "b": 3}
+    leaves, structure = one_process.tree_leaves(tree)
+    assert one_process.tree_of([leaf for _, leaf in leaves], structure) == tree
+
+
 @uses("without_numbers", "Tensor._make_wrapper_subclass")
 def test_a_tensor_without_numbers_has_a_shape_and_a_type_alone() -> None:
     class Far(torch.Tensor):
         @classmethod
-        def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> str:
-            return str(func)
+        def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> torch.Tensor:
+            called.append(str(func))
+            return torch.zeros(())
 
+    called: list[str] = []
     made = one_process.without_numbers(Far, (3,), torch.float64)
     assert (type(made), made.shape, made.dtype) == (Far, (3,), torch.float64)
-    assert torch.neg(made) == "aten.neg.default"
+    torch.neg(made)
+    assert called == ["aten.neg.default"]
 
 
 @uses("no_torch_function", "torch._C._disabled_torch_function_impl")

@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils import _pytree as pytree
 
+from polyrhythm.core.torch_private.one_process import tree_leaves, tree_of
 from polyrhythm.core.training.worker import Worker
 from polyrhythm.errors import CompositionError
 
@@ -33,13 +33,13 @@ class ParameterTree:
     """
 
     def __init__(self, worker: Worker, params: Any, optimizer: Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]) -> None:
-        paths, self._tree = pytree.tree_flatten_with_path(params)
+        paths, self._tree = tree_leaves(params)
         for path, leaf in paths:
             if not isinstance(leaf, Tensor) or not leaf.is_floating_point():
                 raise CompositionError(
-                    f"params{pytree.keystr(path)} is {type(leaf).__name__}, which cannot be trained: give tensors of floating point only."
+                    f"params{path} is {type(leaf).__name__}, which cannot be trained: give tensors of floating point only."
                 )
-        named = ((pytree.keystr(path).replace(".", "_"), nn.Parameter(leaf.detach().clone())) for path, leaf in paths)
+        named = ((path.replace(".", "_"), nn.Parameter(leaf.detach().clone())) for path, leaf in paths)
         module = nn.ParameterDict(OrderedDict(named))  # a plain dict would be sorted by names, in which [10] is before [2]
         self._parameters = list(module.parameters())
         self._optimizer = optimizer(self._parameters)
@@ -48,19 +48,19 @@ class ParameterTree:
     @property
     def params(self) -> Any:
         """The parameters as they are now: copies, since a strategy changes them in place."""
-        return pytree.tree_unflatten([each.detach().clone() for each in self._parameters], self._tree)
+        return tree_of([each.detach().clone() for each in self._parameters], self._tree)
 
     def step(self, gradients: Any) -> Any:
         """Take a step by `gradients`, a tree like the parameters, and return the parameters after it.
 
         Raises CompositionError for a tree of another shape.
         """
-        leaves, tree = pytree.tree_flatten(gradients)
+        leaves, tree = tree_leaves(gradients)
         if tree != self._tree:
             raise CompositionError(
                 "The gradients have another structure than the parameters: give one gradient for each parameter, as torch.func.grad does."
             )
-        for parameter, gradient in zip(self._parameters, leaves, strict=True):
+        for parameter, (_, gradient) in zip(self._parameters, leaves, strict=True):
             parameter.grad = gradient.detach()
         self._optimizer.step()
         return self.params

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim import optimizer as every
+from torch.utils import _pytree
 from torch.utils.data import DataLoader
 
 from polyrhythm.core.torch_private.needed import needed
@@ -28,6 +29,17 @@ version: Callable[[Tensor], int] = attrgetter("_version")
 def without_numbers(kind: type[Tensor], shape: Sequence[int], dtype: torch.dtype) -> Any:
     """A tensor of the class `kind` without memory, by `Tensor._make_wrapper_subclass`: its operations are all `__torch_dispatch__`'s."""
     return Tensor._make_wrapper_subclass(kind, tuple(shape), dtype=dtype)
+
+
+def tree_leaves(tree: Any) -> tuple[list[tuple[str, Any]], Any]:
+    """The leaves of a nesting of containers, each with its path as a text, and the structure, by `torch.utils._pytree`."""
+    leaves, structure = _pytree.tree_flatten_with_path(tree)
+    return [(_pytree.keystr(path), leaf) for path, leaf in leaves], structure
+
+
+def tree_of(leaves: Sequence[Any], structure: Any) -> Any:
+    """The nesting with this structure and these leaves, by `torch.utils._pytree`."""
+    return _pytree.tree_unflatten(list(leaves), structure)
 
 
 def sparse_indices(tensor: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from polyrhythm.core.torch_private.one_process import address_of_storage
 from polyrhythm.errors import CompositionError
 from polyrhythm.tools.costs.operators import cost_of
 
@@ -90,7 +91,7 @@ def _tensors(values: Any) -> Iterator[Tensor]:
 
 
 def _memories(values: Any) -> Iterator[int]:
-    return (each.untyped_storage()._cdata for each in _tensors(values))
+    return (address_of_storage(each) for each in _tensors(values))
 
 
 def work_depth(program: Callable[[], Any]) -> WorkDepth:
