@@ -30,6 +30,7 @@ SHORT: dict[str, dict[str, Any]] = {
     "matrix-completion": {"users": 6, "items": 5, "ratings": 200, "epochs": 1, "batch_size": 90},
     "graph-cuts": {"nodes": 30, "edges": 120, "terminals": 2, "epochs": 1, "batch_size": 60},
     "lda": {"topics": 3, "sweeps": 1, "blocks": 2, "documents": 20, "vocabulary": 40},
+    "word-senses": {"documents": 40, "epochs": 1, "vocabulary": 24, "topics": 2, "planted": 2, "batch_size": 30},
     "ising": {"chains": 8, "sweeps": 2},
     "markov-transformer": {"samples": 256, "width": 8},
     "markov-mixer": {"samples": 256, "width": 8},
@@ -73,6 +74,7 @@ def test_those_of_the_documentation_are_there() -> None:
         "rica-patches",
         "sparse-logistic",
         "sparse-svm",
+        "word-senses",
         "xor",
     ]
 
@@ -88,7 +90,7 @@ def test_a_workload_shows_what_it_is_in_one_line(name: str) -> None:
     assert kind.name == name
     assert kind.description
     assert "\n" not in kind.description
-    assert kind.metric.higher_is_better == (kind.metric.name in ("accuracy", "score", "modes"))
+    assert kind.metric.higher_is_better == (kind.metric.name in ("accuracy", "score", "modes", "purity"))
 
 
 @each_workload

@@ -19,6 +19,7 @@ from polyrhythm.workloads.sparse_logistic import SparseLogistic
 from polyrhythm.workloads.sparse_problems.graph_cuts import GraphCuts
 from polyrhythm.workloads.sparse_problems.matrix_completion import MatrixCompletion
 from polyrhythm.workloads.sparse_problems.sparse_svm import SparseSvm
+from polyrhythm.workloads.word_senses import WordSenses
 from polyrhythm.workloads.workload import Metric, Workload
 from polyrhythm.workloads.xor import Xor
 
@@ -46,6 +47,7 @@ __all__ = [
     "RicaPatches",
     "SparseLogistic",
     "SparseSvm",
+    "WordSenses",
     "Workload",
     "WorkloadWorker",
     "Xor",

@@ -20,6 +20,7 @@ from polyrhythm.workloads.sparse_logistic import SparseLogistic
 from polyrhythm.workloads.sparse_problems.graph_cuts import GraphCuts
 from polyrhythm.workloads.sparse_problems.matrix_completion import MatrixCompletion
 from polyrhythm.workloads.sparse_problems.sparse_svm import SparseSvm
+from polyrhythm.workloads.word_senses import WordSenses
 from polyrhythm.workloads.workload import Workload
 from polyrhythm.workloads.xor import Xor
 
@@ -49,6 +50,7 @@ _KINDS: tuple[type[Workload], ...] = (
     SparseSvm,
     MatrixCompletion,
     GraphCuts,
+    WordSenses,
 )
 WORKLOADS = {kind.name: kind for kind in _KINDS}
 
