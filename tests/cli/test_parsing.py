@@ -14,7 +14,7 @@ from .conftest import Command
 
 COMMANDS = [name for name, command in get_command(app).commands.items() if isinstance(command, StrictCommand)]  # type: ignore[attr-defined]
 GROUPS = [name for name, command in get_command(app).commands.items() if hasattr(command, "commands")]  # type: ignore[attr-defined]
-OF_JOBS = ["run", "compare", "plan", "check", "join", "launch", "calibrate"]
+OF_JOBS = ["run", "compare", "plan", "check", "join", "launch", "calibrate", "cost"]
 
 
 def test_all_commands_but_those_which_run_another_are_strict() -> None:

@@ -29,7 +29,9 @@ ALLOWED = {
     "tools/layouts/spans.py",  # ranks of a mesh that is planned
     "tools/planner/limited.py",  # a training function, as users write them
     "tools/recipes/recipe_check.py",  # a training function
+    "tools/recipes/script_recipe.py",  # the ranks of a script of torch.distributed
     "workloads/lasso.py",  # a training function
+    "workloads/lda.py",  # a training function
     "integrations/accelerate.py",  # main process, by the user's ranks
     "integrations/keras.py",  # the user's ranks
     "integrations/lightning.py",  # the user's ranks

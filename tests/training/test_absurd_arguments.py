@@ -77,6 +77,19 @@ def measured(model: nn.Module) -> dict[str, float]:
 
 
 MODEL = network()
+
+
+def _whole(portion: Any, copies: Any) -> Call:
+    """A closure over all data in portions of that size."""
+
+    def call(worker: Any) -> object:
+        model = network()
+        optimizer = torch.optim.LBFGS(model.parameters())
+        return worker.whole_batch(model, optimizer, data(), nn.functional.mse_loss, portion=portion, copies=copies)
+
+    return call
+
+
 METHODS: dict[str, list[tuple[str, Call]]] = {
     "attach": [
         *_calls("attach", MODEL, sgd(MODEL), name="m"),
@@ -105,6 +118,8 @@ METHODS: dict[str, list[tuple[str, Call]]] = {
     "gather": [*_calls("gather", 1)],
     "print": [*_calls("print", 1)],
     "count": [*_attached("count", 1)],
+    "whole_batch": [(f"portion {value!r}", _whole(value, 2)) for value in ABSURD]
+    + [(f"copies {value!r}", _whole(4, value)) for value in ABSURD],
 }
 WITHOUT_ARGUMENTS = {"barrier", "close", "finish", "leave", "save", "weights"}
 

@@ -79,7 +79,7 @@ def test_without_pillow_the_error_says_what_to_install(monkeypatch: pytest.Monke
 def test_training_lowers_the_objective() -> None:
     job = RicaPatches(patches=960, epochs=1, batch_size=32)
     begun = pr.run(RicaPatches(patches=960, epochs=1, batch_size=32, learning_rate=1e-9), strategy="single", workers=1, on=STEPS, seed=0)
-    assert pr.run(job, workers=1, strategy="single", on=STEPS, seed=0).final["loss"] < 0.8 * begun.final["loss"]
+    assert pr.run(job, workers=1, strategy="single", on=STEPS, seed=0).final["loss"] < 0.95 * begun.final["loss"]
 
 
 def test_a_gabor_function_fits_itself_and_noise_does_not() -> None:
