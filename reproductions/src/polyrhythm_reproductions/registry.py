@@ -98,6 +98,7 @@ from polyrhythm_reproductions.catalogue import (
     tensorflow_hpc,
     terngrad,
     transformations,
+    word_senses,
     yadan,
     zero,
 )
@@ -199,6 +200,7 @@ REPRODUCTIONS: dict[str, Reproduction] = {
         tensorflow_hpc.REPRODUCTION,
         terngrad.REPRODUCTION,
         transformations.REPRODUCTION,
+        word_senses.REPRODUCTION,
         yadan.REPRODUCTION,
         zero.REPRODUCTION,
     )
