@@ -116,6 +116,7 @@ bench: .venv-bench/installed
 	$(BENCH)/push_pull.py --json $(RESULTS)/push_pull.json > $(RESULTS)/push_pull.md
 	$(BENCH)/partition_steps.py --json $(RESULTS)/partition_steps.json > $(RESULTS)/partition_steps.md
 	$(BENCH)/codecs.py --json $(RESULTS)/codecs.json > $(RESULTS)/codecs.md
+	$(BENCH)/topic_models.py --json $(RESULTS)/topic_models.json > $(RESULTS)/topic_models.md
 	$(BENCH)/kernel.py > $(RESULTS)/kernel.md
 	$(BENCH)/overhead.py --json $(RESULTS)/overhead.json > $(RESULTS)/overhead.md
 	$(LAB) --hosts 2 --network benchmarks/networks/middling.json -- $(BETWEEN) --megabytes 8 --bandwidth 200e6 --latency 0.0005 > $(RESULTS)/between_2_hosts.md
