@@ -72,9 +72,7 @@ def simulate(
     )
     with stops_reported(), progress(1, wanted=True) as begin:
         tried = run.attempt(directory, begin(run.system))
-    if tried.error is not None:
-        raise tried.error
-    return Run(tried.outcome)
+    return Run(tried.completed())
 
 
 def main_of(program: str | Path | Callable[..., Any], arguments: tuple[Any, ...]) -> Main:

@@ -57,9 +57,7 @@ def _lost_writes(trial: ArmTrial) -> float:
     """The lost writes of two real processes in the mode without locks; not a number where they are not counted."""
     job = Teacher(SgdRecipe(1e-3), epochs=1, batch_size=1, samples=trial.size(4096, 1024), width=8192, depth=1)  # many rows to write
     tried = attempt(job, workers=2, strategy=_modes()[_HOGWILD], on=Processes(seed=trial.seed), seed=trial.seed)
-    if tried.error is not None:
-        raise tried.error
-    lost = tried.outcome.summary.lost_writes
+    lost = tried.completed().summary.lost_writes
     return math.nan if lost is None else lost
 
 

@@ -52,10 +52,7 @@ def _train(trial: ArmTrial, arm: str, rate: float) -> Result:
 
 
 def _run(trial: ArmTrial, job: SparseRegression, workers: int) -> Outcome:
-    tried = attempt(job, workers=workers, strategy=find(_HOGWILD), on=Processes(seed=trial.seed), seed=trial.seed)
-    if tried.error is not None:
-        raise tried.error
-    return tried.outcome
+    return attempt(job, workers=workers, strategy=find(_HOGWILD), on=Processes(seed=trial.seed), seed=trial.seed).completed()
 
 
 def _rate(outcome: Outcome) -> float:

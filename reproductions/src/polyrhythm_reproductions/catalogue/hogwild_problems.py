@@ -42,10 +42,7 @@ def measure(trial: ArmTrial) -> Figures:
 
 
 def _run(trial: ArmTrial, job: Any, workers: int) -> Outcome:
-    tried = attempt(job, workers=workers, strategy=find(_HOGWILD), on=Processes(seed=trial.seed), seed=trial.seed)
-    if tried.error is not None:
-        raise tried.error
-    return tried.outcome
+    return attempt(job, workers=workers, strategy=find(_HOGWILD), on=Processes(seed=trial.seed), seed=trial.seed).completed()
 
 
 def _rate(outcome: Outcome) -> float:

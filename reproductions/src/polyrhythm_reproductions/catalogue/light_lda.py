@@ -103,10 +103,7 @@ def _miscounted(trial: ArmTrial) -> float:
 
 
 def _run(job: Lda | WatchedTable, workers: int | Crew, on: Runtime, seed: int) -> Outcome:
-    tried = attempt(job, workers=workers, strategy=find("ssp"), on=on, seed=seed)
-    if tried.error is not None:
-        raise tried.error
-    return tried.outcome
+    return attempt(job, workers=workers, strategy=find("ssp"), on=on, seed=seed).completed()
 
 
 _RATIO = f"with {_MANY:,} topics over that with {_FEW}"

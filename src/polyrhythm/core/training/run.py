@@ -48,6 +48,12 @@ class Attempt:
     error: PolyrhythmError | None = None
     troubles: list[str] = field(default_factory=list)
 
+    def completed(self) -> Outcome:
+        """The outcome of a run that ended well. Raises the error that ended another one."""
+        if self.error is not None:
+            raise self.error
+        return self.outcome
+
 
 def run(
     train: Train,
@@ -108,9 +114,7 @@ def run(
         warnings.warn(changed, ResumedWarning, stacklevel=2)
     for trouble in tried.troubles:
         warnings.warn(trouble, RecordWarning, stacklevel=2)
-    if tried.error is not None:
-        raise tried.error
-    return Run(tried.outcome)
+    return Run(tried.completed())
 
 
 def attempt(

@@ -137,10 +137,9 @@ class _Trial:
         last = first + period * math.ceil(_MEASURED / period)
         exchanging = _Exchanging(shapes, last)
         tried = attempt(exchanging, workers=len(shapes), strategy=self.strategy, on=self.on, partition=_Replicas(self.shape))
-        if tried.error is not None:
-            raise tried.error
+        events = tried.completed().events
         kept = tuple(float(exchanging.kept[rank]) for rank in range(len(shapes)))
-        return _read(tried.outcome.events, (first, last), sites_of(self.on, len(shapes)), kept)
+        return _read(events, (first, last), sites_of(self.on, len(shapes)), kept)
 
 
 def sites_of(on: Simulator, workers: int) -> dict[str, str]:

@@ -48,11 +48,9 @@ class ShortRuns:
         layout, strategy = candidate.layout()
         workers = layout.mesh.workers
         tried = attempt(job.training(self.steps), workers=workers, strategy=strategy, on=on, seed=self.seed, partition=layout)
-        if tried.error is not None:
-            raise tried.error
         losses: dict[float, list[float]] = {}
         times: dict[float, float] = {}
-        for event in tried.outcome.events:
+        for event in tried.completed().events:
             if isinstance(event, Reported):
                 losses.setdefault(event.clock, []).append(event.metrics["loss"])
                 times[event.clock] = max(event.time, times.get(event.clock, 0.0))

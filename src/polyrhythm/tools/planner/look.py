@@ -110,9 +110,7 @@ class Look:
                     limited.end_after(event.clock)
                     found.cut = True
 
-        tried = attempt(limited, workers=1, strategy=find("single"), on=Simulator(network=Instant(), devices=_SLOW), watch=watch)
-        if tried.error is not None:
-            raise tried.error
+        attempt(limited, workers=1, strategy=find("single"), on=Simulator(network=Instant(), devices=_SLOW), watch=watch).completed()
         return found
 
 

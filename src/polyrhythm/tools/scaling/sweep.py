@@ -128,10 +128,7 @@ def report_of(points: Sequence[ScalingPoint], metric: str, wanted: ScalingSweep)
 
 def _trained(job: str, settings: Mapping[str, Any], seed: int) -> Outcome:
     on = Simulator(network=Instant(), devices=Device("one operation a second", 1.0), seed=seed)
-    tried = attempt(load_workload(job, settings), workers=1, strategy=find("single"), on=on, seed=seed)
-    if tried.error is not None:
-        raise tried.error
-    return tried.outcome
+    return attempt(load_workload(job, settings), workers=1, strategy=find("single"), on=on, seed=seed).completed()
 
 
 def _point(outcome: Outcome, named: tuple[str, str, int], metric: str | None, target: Target | None) -> ScalingPoint:

@@ -48,10 +48,7 @@ def quantities(train: Train, system: str, workers: int, on: Runtime, seed: int) 
     `samples/s` are those of all workers over the seconds of the whole run, its evaluations too; `computing` is the part of all workers'
     time that was not spent waiting, in per cent.
     """
-    tried = attempt(train, workers=workers, strategy=find(system), on=on, seed=seed)
-    if tried.error is not None:
-        raise tried.error
-    outcome = tried.outcome
+    outcome = attempt(train, workers=workers, strategy=find(system), on=on, seed=seed).completed()
     summary, parts = outcome.summary, shares(outcome)
     found = {"samples/s": summary.samples / outcome.time, "seconds": outcome.time} if outcome.time else {}
     found |= {} if parts is None else {"computing": 100 * parts[0]}
