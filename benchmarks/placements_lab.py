@@ -32,8 +32,6 @@ import polyrhythm as pr
 from polyrhythm.cluster import Cluster, ClusterHost, ClusterJob, DomainLevel, WorkerDemand
 from polyrhythm.core.kernel.events import Stepped
 from polyrhythm.core.records.metrics import curve_of, parse_target
-from polyrhythm.hardware import devices
-from polyrhythm.hardware.fleet import Fleet
 from polyrhythm.hardware.network import Network
 from polyrhythm.hardware.network_json import network_json
 from polyrhythm.hardware.site import Site
@@ -41,7 +39,7 @@ from polyrhythm.tools.emulation.frames import address
 from polyrhythm.tools.planner.candidate import Candidate
 from polyrhythm.tools.planner.limited import Limited
 from polyrhythm.tools.scheduling.cluster_plan import ClusterPlan, plan_cluster
-from polyrhythm.tools.scheduling.training_forecasts import REFERENCE, TrainingForecaster, TrainingGoal
+from polyrhythm.tools.scheduling.training_forecasts import TrainingForecaster, TrainingGoal
 
 JOB = str(Path(__file__).with_name("placement_job.py"))
 TARGET, GOAL = "accuracy=0.93", 0.15
@@ -127,10 +125,10 @@ def planned(scenario: Scenario, folder: Path) -> tuple[ClusterPlan, list[Planned
 
 def steps_of(forecaster: TrainingForecaster, goal: TrainingGoal, candidate: Candidate) -> int:
     """The steps of a worker to the target, by the runs that the forecast was made from."""
-    equal = Fleet((devices.DEVICES["cpu-core"],))
-    runs = (forecaster.trained(goal, candidate, equal, REFERENCE, length) for length in (64, 256, 1024, forecaster.steps))
-    samples = next(run.end.samples for run in runs if run.end is not None)
-    return round(samples / candidate.workers / Train().batch_size)
+    whole = forecaster.whole(goal, candidate)
+    assert whole is not None, "what is planned meets its target"
+    assert whole.end is not None, "what is planned meets its target"
+    return round(whole.end.samples / candidate.workers / Train().batch_size)
 
 
 def warm_up() -> None:

@@ -103,10 +103,14 @@ class TrainingForecaster:
             self._runs.put(key, found)
         return found
 
-    def _predicted(self, goal: TrainingGoal, candidate: Candidate, fleet: Fleet, network: Network) -> Forecast | None:
+    def whole(self, goal: TrainingGoal, candidate: Candidate) -> TrainedRun | None:
+        """The run on equal machines that meets the target, or fails; None if it does neither in all steps."""
         equal = Fleet((devices.DEVICES["cpu-core"],))
         lengths = sorted({min(length, self.steps) for length in (_FIRST, 4 * _FIRST, 16 * _FIRST, self.steps)})
-        whole = next((run for length in lengths if (run := self.trained(goal, candidate, equal, REFERENCE, length)).end or run.error), None)
+        return next((run for length in lengths if (run := self.trained(goal, candidate, equal, REFERENCE, length)).end or run.error), None)
+
+    def _predicted(self, goal: TrainingGoal, candidate: Candidate, fleet: Fleet, network: Network) -> Forecast | None:
+        whole = self.whole(goal, candidate)
         if whole is not None and whole.error:
             self._errors[goal, candidate] = whole.error
         if whole is None or whole.end is None:
