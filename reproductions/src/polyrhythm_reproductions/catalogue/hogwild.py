@@ -5,7 +5,6 @@ from __future__ import annotations
 import tempfile
 from dataclasses import replace
 
-from polyrhythm.core.kernel.events import Stepped
 from polyrhythm.core.processes import Processes
 from polyrhythm.core.records.outcome import Outcome
 from polyrhythm.core.simulator import Simulator
@@ -14,6 +13,7 @@ from polyrhythm.hardware.devices import Profile
 from polyrhythm.systems import find
 from polyrhythm_reproductions.jobs.sparse_logistic import SparseRegression
 from polyrhythm_reproductions.jobs.step_locks import GlobalLock
+from polyrhythm_reproductions.pace import steps_per_second
 from polyrhythm_reproductions.protocol import Claim, ClaimKind, Efficiency, Figures, Reproduction, Scaling
 from polyrhythm_reproductions.trial import ArmTrial, Result
 
@@ -34,9 +34,9 @@ def measure(trial: ArmTrial) -> Figures:
     found = {arm: _train(trial, arm, trial.tuned[arm]) for arm in _WORKERS}
     job = replace(SparseRegression(), epochs=1, samples=trial.size(8192, 1024))
     dense = replace(job, sparse=False)
-    rates = {arm: _rate(_run(trial, job, workers)) for arm, workers in _WORKERS.items()}
+    rates = {arm: steps_per_second(_run(trial, job, workers)) for arm, workers in _WORKERS.items()}
     with tempfile.NamedTemporaryFile() as file:
-        locked = _rate(_run(trial, replace(job, lock=GlobalLock(file.name)), 2))
+        locked = steps_per_second(_run(trial, replace(job, lock=GlobalLock(file.name)), 2))
     return {
         "worse": found[_HOGWILD].final / found[_ONE].final,
         "speed-up": rates[_HOGWILD] / rates[_ONE],
@@ -53,13 +53,6 @@ def _train(trial: ArmTrial, arm: str, rate: float) -> Result:
 
 def _run(trial: ArmTrial, job: SparseRegression, workers: int) -> Outcome:
     return attempt(job, workers=workers, strategy=find(_HOGWILD), on=Processes(seed=trial.seed), seed=trial.seed).completed()
-
-
-def _rate(outcome: Outcome) -> float:
-    """Steps of all workers in a second, each of one sample, but for the first tenth, in which caches fill."""
-    times = sorted(event.time for event in outcome.events if isinstance(event, Stepped))
-    times = times[len(times) // 10 :]
-    return (len(times) - 1) / (times[-1] - times[0])
 
 
 def _lost(outcome: Outcome) -> float:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from polyrhythm.core.kernel.events import Stepped
 from polyrhythm.core.processes import Processes
 from polyrhythm.core.records.outcome import Outcome
 from polyrhythm.core.simulator import Simulator
@@ -13,6 +12,7 @@ from polyrhythm.core.training.run import attempt
 from polyrhythm.hardware.devices import Profile
 from polyrhythm.systems import find
 from polyrhythm.workloads import GraphCuts, MatrixCompletion, SparseSvm
+from polyrhythm_reproductions.pace import steps_per_second
 from polyrhythm_reproductions.protocol import Claim, ClaimKind, Efficiency, Figures, Reproduction, Scaling
 from polyrhythm_reproductions.trial import ArmTrial
 
@@ -37,19 +37,12 @@ def measure(trial: ArmTrial) -> Figures:
         found[f"worse {name}"] = losses[1] / losses[0]
         one, two = (_run(trial, replace(job, epochs=1), workers) for workers in _WORKERS.values())
         found[f"rows {name}"] = (two.summary.row_writes or 0) / two.summary.samples / rows
-        found[f"speed-up {name}"] = _rate(two) / _rate(one)
+        found[f"speed-up {name}"] = steps_per_second(two) / steps_per_second(one)
     return found
 
 
 def _run(trial: ArmTrial, job: Any, workers: int) -> Outcome:
     return attempt(job, workers=workers, strategy=find(_HOGWILD), on=Processes(seed=trial.seed), seed=trial.seed).completed()
-
-
-def _rate(outcome: Outcome) -> float:
-    """Steps of all workers in a second, but for the first tenth, in which caches fill."""
-    times = sorted(event.time for event in outcome.events if isinstance(event, Stepped))
-    times = times[len(times) // 10 :]
-    return (len(times) - 1) / (times[-1] - times[0])
 
 
 _TITLES = {"svm": "sparse SVM", "completion": "matrix completion", "cuts": "graph cuts"}

@@ -13,6 +13,7 @@ from torch.func import grad, jvp, vjp
 from polyrhythm.core.simulator import Instant, Simulator
 from polyrhythm.core.training.run import run
 from polyrhythm.core.training.worker import Worker
+from polyrhythm.tools.measuring.line_fit import fitted
 
 Weights = tuple[Tensor, ...]
 
@@ -83,5 +84,4 @@ def relative(found: Tensor, expected: Tensor) -> float:
 
 def exponent(sizes: Sequence[float], values: Sequence[float]) -> float:
     """The slope of a line through logarithms, by least squares."""
-    x, y = (torch.tensor([math.log(each) for each in given], dtype=torch.float64) for given in (sizes, values))
-    return float(((x - x.mean()) * (y - y.mean())).sum() / (x - x.mean()).square().sum())
+    return fitted([math.log(each) for each in sizes], [math.log(each) for each in values]).slope
