@@ -21,7 +21,7 @@ from polyrhythm.workloads.belief_net.increments import Increments
 from polyrhythm.workloads.belief_net.machine import BoltzmannMachine, TwoWayLayer
 from polyrhythm.workloads.belief_net.up_down import UpDown
 from polyrhythm.workloads.digits import MOST, TEST_SAMPLES, TRAINING_SAMPLES, digits, normalisation
-from polyrhythm.workloads.workload import Metric, Sizes, require_positive
+from polyrhythm.workloads.workload import Metric, Sizes, require_not_negative, require_positive
 
 WIDTHS = (64, 128, 128)
 TOP = 256
@@ -73,8 +73,7 @@ class DbnDigits:
             gibbs_steps=self.gibbs_steps,
             labelled=self.labelled,
         )
-        if self.fine_epochs < 0:
-            raise WorkloadError(f"{self.name} was given fine_epochs={self.fine_epochs}: it must be 0 or more.")
+        require_not_negative(self.name, fine_epochs=self.fine_epochs)
         if self.labelled > 1:
             raise WorkloadError(f"{self.name} was given labelled={self.labelled}: it is a share of the samples, so give at most 1.")
 

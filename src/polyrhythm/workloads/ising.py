@@ -14,7 +14,7 @@ from polyrhythm.core import rng
 from polyrhythm.core.job_files.worker import WorkloadWorker
 from polyrhythm.errors import WorkloadError
 from polyrhythm.workloads.ising_ring import IsingRing, measured
-from polyrhythm.workloads.workload import Metric, Sizes, require_positive
+from polyrhythm.workloads.workload import Metric, Sizes, require_not_negative, require_positive
 
 _FEWEST = 5
 """With fewer spins, one spin would be a neighbour of another on both sides, with two couplings."""
@@ -51,8 +51,7 @@ class Ising:
             raise WorkloadError(f"{self.name} was given spins={self.spins}: a ring of neighbours on two sides takes {_FEWEST} or more.")
         if not self.influence < 1:
             raise WorkloadError(f"{self.name} was given influence={self.influence}: Dobrushin's condition needs less than 1.")
-        if not self.field >= 0:
-            raise WorkloadError(f"{self.name} was given field={self.field}: it must be 0 or more.")
+        require_not_negative(self.name, field=self.field)
 
     @property
     def sizes(self) -> Sizes:

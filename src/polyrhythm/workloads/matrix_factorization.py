@@ -11,11 +11,10 @@ from torch.utils.data import TensorDataset
 
 from polyrhythm.core import rng
 from polyrhythm.core.job_files.worker import WorkloadWorker
-from polyrhythm.errors import WorkloadError
-from polyrhythm.workloads.workload import Metric, Sizes, require_positive
+from polyrhythm.workloads.workload import Metric, Sizes, require_not_negative, require_positive
 
 TEST_SHARE = 0.1
-_BEGINNING = 0.3
+BEGINNING = 0.3
 """The initial standard deviation of the factors."""
 
 
@@ -50,8 +49,7 @@ class MatrixFactorization:
             batch_size=self.batch_size,
             learning_rate=self.learning_rate,
         )
-        if not self.penalty >= 0:
-            raise WorkloadError(f"{self.name} was given penalty={self.penalty}: it must be 0 or more.")
+        require_not_negative(self.name, penalty=self.penalty)
 
     @property
     def sizes(self) -> Sizes:
@@ -63,7 +61,7 @@ class MatrixFactorization:
         """Train once, as one of the workers."""
         training, test = generated(self, worker.seed)
         draw = rng.generator(worker.seed, "matrix-factorization", "beginning")
-        beginning = _BEGINNING * torch.randn(self.users + self.items, self.rank, generator=draw)
+        beginning = BEGINNING * torch.randn(self.users + self.items, self.rank, generator=draw)
         factors = worker.table("factors", rows=self.users + self.items, columns=self.rank, initial=beginning)
         worker.evaluate(lambda factors: {"rmse": error(factors, test), "training_rmse": error(factors, training)})
 

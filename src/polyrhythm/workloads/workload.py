@@ -54,3 +54,10 @@ def require_positive(workload: str, **settings: float) -> None:
     for name, value in settings.items():
         if not (value > 0 and math.isfinite(value)):
             raise WorkloadError(f"{workload} was given {name}={value}, which is not allowed: {name} must be a number above zero.")
+
+
+def require_not_negative(workload: str, **settings: float) -> None:
+    """Raise WorkloadError for settings below zero, before anything runs."""
+    for name, value in settings.items():
+        if not value >= 0:
+            raise WorkloadError(f"{workload} was given {name}={value}: it must be 0 or more.")

@@ -10,13 +10,9 @@ from torch import Tensor
 
 from polyrhythm.core import rng
 from polyrhythm.core.job_files.worker import WorkloadWorker
-from polyrhythm.errors import WorkloadError
-from polyrhythm.workloads.matrix_factorization import TEST_SHARE, MatrixFactorization, error, generated
+from polyrhythm.workloads.matrix_factorization import BEGINNING, TEST_SHARE, MatrixFactorization, error, generated
 from polyrhythm.workloads.sparse_problems.sparse_steps import RowGradient, SharedRows, SparseSteps
-from polyrhythm.workloads.workload import Metric, Sizes, require_positive
-
-_BEGINNING = 0.3
-"""The initial standard deviation of the factors."""
+from polyrhythm.workloads.workload import Metric, Sizes, require_not_negative, require_positive
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +49,7 @@ class MatrixCompletion:
             learning_rate=self.learning_rate,
             decay=self.decay,
         )
-        if not self.penalty >= 0:
-            raise WorkloadError(f"{self.name} was given penalty={self.penalty}: it must be 0 or more.")
+        require_not_negative(self.name, penalty=self.penalty)
 
     @property
     def sizes(self) -> Sizes:
@@ -77,6 +72,6 @@ class MatrixCompletion:
             return RowGradient(which.flatten(), found.flatten(0, 1))
 
         draw = rng.generator(worker.seed, self.name, "beginning")
-        model = SharedRows(_BEGINNING * torch.randn(number, self.rank, generator=draw))
+        model = SharedRows(BEGINNING * torch.randn(number, self.rank, generator=draw))
         steps = SparseSteps(self.epochs, self.batch_size, self.learning_rate, self.decay)
         steps.train(worker, model, training, gradient, lambda rows: {"rmse": error(rows, test), "training_rmse": error(rows, training)})

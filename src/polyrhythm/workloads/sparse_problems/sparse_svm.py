@@ -13,7 +13,7 @@ from polyrhythm.core import rng
 from polyrhythm.core.job_files.worker import WorkloadWorker
 from polyrhythm.errors import WorkloadError
 from polyrhythm.workloads.sparse_problems.sparse_steps import RowGradient, SharedRows, SparseSteps
-from polyrhythm.workloads.workload import Metric, Sizes, require_positive
+from polyrhythm.workloads.workload import Metric, Sizes, require_not_negative, require_positive
 
 TEST_SAMPLES = 1000
 _NOISE = 0.3
@@ -50,8 +50,7 @@ class SparseSvm:
             learning_rate=self.learning_rate,
             decay=self.decay,
         )
-        if not self.penalty >= 0:
-            raise WorkloadError(f"{self.name} was given penalty={self.penalty}: it must be 0 or more.")
+        require_not_negative(self.name, penalty=self.penalty)
         if self.present > self.features:
             raise WorkloadError(f"{self.name} was given present={self.present} of {self.features} features: give as many or fewer.")
 

@@ -61,6 +61,10 @@ class CallKind:
     apart: str = ""
 
 
+NO_BACKWARD = "no backward pass followed before its step"
+"""The reason of a first call until its backward pass is over."""
+
+
 @dataclass(slots=True, eq=False)
 class FirstCall:
     """The first call of a kind, which is computed as always, to see whether further ones can be computed together."""
@@ -68,7 +72,7 @@ class FirstCall:
     program: ComputingProgram
     kind: CallKind
     before: int
-    reason: str = "no backward pass followed before its step"
+    reason: str = NO_BACKWARD
 
 
 @dataclass(slots=True, eq=False)

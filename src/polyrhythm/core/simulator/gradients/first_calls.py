@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from polyrhythm.core.simulator.gradients.calls import CallKind, ComputingProgram, FirstCall, ModelSeat
+from polyrhythm.core.simulator.gradients.calls import NO_BACKWARD, CallKind, ComputingProgram, FirstCall, ModelSeat
 from polyrhythm.core.simulator.gradients.sameness import settings_of_modules, versions
 from polyrhythm.core.simulator.gradients.values import UnknownValue, shape_of
 
@@ -55,7 +55,7 @@ class FirstCalls:
         assert self.now is not None
         if again:
             self.refuse("its graph is kept after backward()")
-        elif self.now.reason == FirstCall.__dataclass_fields__["reason"].default:
+        elif self.now.reason == NO_BACKWARD:
             self.now.reason = ""
         elif not self.now.reason:
             self.refuse("a step has several backward passes")
