@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,6 +19,7 @@ from polyrhythm.tools.cli.options import Arguments, DeviceName, Job, NetworkName
 if TYPE_CHECKING:
     from polyrhythm.tools.planner.data_site import DataSite
     from polyrhythm.tools.planner.plan import PlanRequest
+    from polyrhythm.tools.planner.recorded import RecordedRun
 
 Goal = Annotated[str, typer.Option("--to", metavar="METRIC=VALUE", help="The target, such as accuracy=0.96.")]
 Counts = Annotated[
@@ -70,6 +71,17 @@ Where = Annotated[
         metavar="DIR",
         parser=path_given,
         help="Keep the runs there, so that the same command goes on, and write the plan and its page.",
+    ),
+]
+
+
+Since = Annotated[
+    Path | None,
+    typer.Option(
+        "--from",
+        metavar="RUN_DIR",
+        parser=path_given,
+        help="Start from the record of a run of JOB: its steps, its lines and how far it came; says what to change now.",
     ),
 ]
 
@@ -142,7 +154,16 @@ class SearchOptions:
 
 @guarded
 @grouped
-def plan(job: Job, target: Goal, arguments: Arguments = None, *, search: SearchOptions, out: Where = None, shown: PrintOptions) -> None:
+def plan(
+    job: Job,
+    target: Goal,
+    arguments: Arguments = None,
+    *,
+    search: SearchOptions,
+    out: Where = None,
+    since: Since = None,
+    shown: PrintOptions,
+) -> None:
     """Search for the way of training that brings JOB to a target with the least time, bytes, money or energy on given machines.
 
     JOB may be a script of torch.distributed that calls `pr.join()` without a system: systems for that axis, and numbers of ranks.
@@ -156,7 +177,9 @@ def plan(job: Job, target: Goal, arguments: Arguments = None, *, search: SearchO
     from polyrhythm.tools.planner.answer import INTERRUPTED as STOPPED
     from polyrhythm.tools.planner.plan import HERE
 
-    request = search.request(target, out)
+    request, recorded = search.request(target, out), None
+    if since is not None:
+        request, recorded = from_record(request, search, since)
     if is_script(job):
         if search.verify:
             raise CompositionError(
@@ -167,7 +190,21 @@ def plan(job: Job, target: Goal, arguments: Arguments = None, *, search: SearchO
     device = None if search.device == HERE else search.device
     asked = typed(job, arguments, max(request.workers), RuntimeOptions("simulator", search.network, device))
     again = shlex.join(["polyrhythm", *sys.argv[1:]])
-    made = Planning(request, asked, directory(out), search.verify, watched=shown.watched, asked=again).make(shown.as_json)
+    made = Planning(request, asked, directory(out), search.verify, shown.watched, again, recorded).make(shown.as_json)
     if made.ended == STOPPED:
         raise typer.Exit(interrupted(latest()))
     raise typer.Exit(0 if made.best is not None else 1)
+
+
+def from_record(request: PlanRequest, search: SearchOptions, since: Path) -> tuple[PlanRequest, RecordedRun]:
+    """The request with the machines of a recorded run, and the record. Raises CompositionError where that shows none."""
+    from polyrhythm.hardware import network as networks
+    from polyrhythm.tools.cli.record import read
+    from polyrhythm.tools.planner.recorded import RecordedRun
+    from polyrhythm.tools.report.diagnosis import united
+
+    described = None if search.network is None else networks.load(search.network)
+    recorded = RecordedRun(united(read([since]).outcomes), described)
+    workers = tuple(each for each in request.workers if each <= recorded.workers)
+    found = replace(request, network=recorded.network, devices=recorded.fleet, workers=tuple(sorted({*workers, recorded.workers})))
+    return found, recorded

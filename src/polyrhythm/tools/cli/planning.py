@@ -21,10 +21,12 @@ from polyrhythm.tools.cli.failures import notice, show_error
 from polyrhythm.tools.cli.output import console, print_json, reserved, silent
 from polyrhythm.tools.cli.prepare import Prepared, Typed, prepared
 from polyrhythm.tools.planner.answer import INTERRUPTED, Plan
+from polyrhythm.tools.planner.change_now import advice, run_own
 from polyrhythm.tools.planner.here import machine_here
 from polyrhythm.tools.planner.page import write
 from polyrhythm.tools.planner.plan import HERE, PlanRequest
 from polyrhythm.tools.planner.planner import Planner
+from polyrhythm.tools.planner.recorded import RecordedRun
 from polyrhythm.tools.planner.table import show
 from polyrhythm.tools.planner.verify import Verification
 
@@ -35,7 +37,10 @@ PLAN, PAGE = "plan.json", "plan.html"
 
 @dataclass(frozen=True, slots=True)
 class Planning:
-    """The typed request for a plan; the plan is kept in `out`, `verify` choices are run for real, and `asked` is the command."""
+    """The typed request for a plan; the plan is kept in `out`, `verify` choices are run for real, and `asked` is the command.
+
+    From a `recorded` run it also says what to change in that now.
+    """
 
     request: PlanRequest
     typed: Typed
@@ -43,6 +48,7 @@ class Planning:
     verify: int
     watched: bool
     asked: str
+    recorded: RecordedRun | None = None
 
     def make(self, as_json: bool) -> Plan:
         """Make the plan, keep it, and print it; what is known by then if it is interrupted."""
@@ -74,6 +80,9 @@ class Planning:
         planner.on_remark = lambda text: line.say(f"polyrhythm: {text}")
         with kept_out(line.output):
             plan = planner.plan()
+            if self.recorded is not None and plan.ended != INTERRUPTED:
+                run_own(self.recorded, planner)
+                plan.remarks.insert(0, advice(self.recorded, planner))
         if plan.ended == INTERRUPTED:
             return plan
         try:

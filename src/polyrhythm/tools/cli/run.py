@@ -39,6 +39,16 @@ Workers = Annotated[
 ]
 
 
+Adapt = Annotated[
+    str | None,
+    typer.Option(
+        "--adapt",
+        metavar="METRIC=VALUE",
+        help="Look for a slow worker or line after 20, 80 and 320 steps, and go on with what reaches the target soonest on such machines.",
+    ),
+]
+
+
 @guarded
 @grouped
 def run(
@@ -56,12 +66,14 @@ def run(
     log: LogTo = None,
     timeline: Timeline = False,
     export: ExportTo = None,
+    adapt: Adapt = None,
     shown: PrintOptions,
 ) -> None:
     """Train JOB with one system, on real processes or in virtual time."""
     from polyrhythm.core.records.progress import progress
     from polyrhythm.core.training.checkpoint_plan import CHANGED, RESUMES
     from polyrhythm.core.training.layouts import given_partition, given_strategy
+    from polyrhythm.tools.cli.adapt import AdaptOptions
     from polyrhythm.tools.cli.ending import ended
     from polyrhythm.tools.cli.loggers import loggers
     from polyrhythm.tools.cli.output import reserved
@@ -82,7 +94,10 @@ def run(
         kept = directory(out, COMPARISON)
         _announce(checkpoints.checkpoint if checkpoints.resume else None)
         with progress(1, shown.watched) as begin:
-            attempt = replace(plan, loggers=logged, timeline=timeline).attempt(kept, begin(system), wanted)
+            if adapt is None:
+                attempt = replace(plan, loggers=logged, timeline=timeline).attempt(kept, begin(system), wanted)
+            else:
+                attempt = AdaptOptions(adapt, job, system).attempt(plan, checkpoints.checkpoint)
         exported = after_run(attempt, target, plan.train, kept)
     raise typer.Exit(exported(ended(attempt, shown.as_json, kept, remarks=(CHANGED, RESUMES))))
 

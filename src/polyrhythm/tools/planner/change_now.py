@@ -1,0 +1,82 @@
+"""What to change in a run that is under way: how long each choice takes from the value that the run has to the target."""
+
+from __future__ import annotations
+
+import math
+from statistics import median
+
+from polyrhythm.core.units import show_seconds
+from polyrhythm.systems import SYSTEMS
+from polyrhythm.tools.planner.candidate import Candidate
+from polyrhythm.tools.planner.measured import TrainedRun
+from polyrhythm.tools.planner.planner import Planner
+from polyrhythm.tools.planner.recorded import RecordedRun
+
+_LATE = 2.0
+"""What the run as it is still takes may be found out for so many times the time of the search."""
+_PATIENCE = 3.0
+"""It may need so many times the samples that any other way needed."""
+_WORTH = 0.9
+"""A change is advised where it takes less than this part of the time that is left."""
+
+
+def own_candidate(recorded: RecordedRun) -> Candidate | None:
+    """The run's own way of training, as its system's paper has it; None for a composition of the user's."""
+    system = recorded.outcome.summary.system
+    return Candidate(system, recorded.workers) if system in SYSTEMS and recorded.workers > 1 else None
+
+
+def remaining(run: TrainedRun, recorded: RecordedRun, planner: Planner) -> float:
+    """The seconds that a candidate takes from the value that the recorded run has to the target; infinite where it does not come there."""
+    target = planner.found.scenario.target
+    value = recorded.value(target)
+    if run.end is None:
+        return math.inf
+    if value is None:
+        return run.end.seconds
+    passed = [point for point in run.curve[: run.reached + 1] if (point.value >= value) == target.higher_is_better or point.value == value]
+    return run.end.seconds - (passed[0].seconds if passed else run.end.seconds)
+
+
+def left_of(candidate: Candidate, recorded: RecordedRun, planner: Planner) -> float:
+    """The median over the candidate's runs."""
+    runs = planner.found.trainings.get(candidate, {}).values()
+    return median([remaining(run, recorded, planner) for run in runs]) if runs else math.inf
+
+
+def best_change(recorded: RecordedRun, planner: Planner) -> Candidate | None:
+    """The leading candidate that takes least from here, if that is worth a change; None where the run is to go on as it is."""
+    own, leading = own_candidate(recorded), [each for each in planner.leading() if not each.is_alone]
+    if not leading:
+        return None
+    best = min(leading, key=lambda each: left_of(each, recorded, planner))
+    if own is None or best == own:
+        return None if best == own else best
+    return best if left_of(best, recorded, planner) < _WORTH * left_of(own, recorded, planner) else None
+
+
+def run_own(recorded: RecordedRun, planner: Planner) -> None:
+    """Have the run's own way trained to the target on the recorded machines, if the search has not."""
+    own, found = own_candidate(recorded), planner.found
+    training = None if own is None else found.training(own)
+    if own is not None and (training is None or training.end is None):
+        found.refused.pop(own, None)
+        found.trainings.pop(own, None)
+        ends = [run.end.samples for runs in found.trainings.values() for run in runs.values() if run.end is not None]
+        steps = found.steps(own, _PATIENCE * max(ends, default=found.samples))
+        planner.search.make([(own, found.scenario.seed, steps, math.inf)], _LATE, _LATE)
+
+
+def advice(recorded: RecordedRun, planner: Planner) -> str:
+    """What to change now, with the gain."""
+    own, best = own_candidate(recorded), best_change(recorded, planner)
+    value, target = recorded.value(planner.found.scenario.target), planner.found.scenario.target
+    at = "" if value is None else f"The run has come to {target.metric} {value:.4g}. "
+    now = math.inf if own is None else left_of(own, recorded, planner)
+    if best is None:
+        return f"{at}Nothing else is known to be faster from here: let it go on" + (
+            f", for about {show_seconds(now)}." if now < math.inf else "."
+        )
+    left = left_of(best, recorded, planner)
+    stays = "does not come there" if now == math.inf else f"takes about {show_seconds(now)}, {now / max(left, 1e-9):.2g} times as long"
+    return f"{at}Change now to {best.name}: about {show_seconds(left)} more to {target}; as it is, the run {stays}."

@@ -1,0 +1,128 @@
+"""A run that adapts, and plans from a run: what its record shows of its machines, and what is changed for it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import polyrhythm as pr
+from polyrhythm.core.records.metrics import parse_target
+from polyrhythm.core.training.run import attempt
+from polyrhythm.hardware.fleet import Fleet, Straggler, fleet
+from polyrhythm.hardware.network import Network
+from polyrhythm.hardware.site import Access
+from polyrhythm.systems import find
+from polyrhythm.tools.planner.adapting import Adapting
+from polyrhythm.tools.planner.answer import Choice
+from polyrhythm.tools.planner.change_now import advice, run_own
+from polyrhythm.tools.planner.limited import Limited
+from polyrhythm.tools.planner.planner import Planner
+from polyrhythm.tools.planner.recorded import USUAL, RecordedRun
+from polyrhythm.tools.planner.space import Space
+
+from .jobs import NETWORK, SLOW, data, findings, planner
+
+WORKERS = 4
+TARGET = "loss=0.05"
+SLOW_LINE = replace(NETWORK, accesses=((3, Access(2500.0, 2500.0)),))
+LATE = Fleet((SLOW,), (Straggler(1, 4.0),))
+TRUTHS = {"a slow line": (SLOW_LINE, fleet(SLOW)), "a slowed worker": (NETWORK, LATE), "both": (SLOW_LINE, LATE)}
+MOST = 1.1
+"""The bound of the specification: the time to the target by that of the plan made with knowledge beforehand."""
+
+
+def uneven(worker: pr.Worker, epochs: int = 60, batch_size: int = 8) -> None:
+    """Least squares on features of very different size, which takes long; the rate is fixed."""
+    x, _ = data()
+    x = x * torch.logspace(0, -0.9, x.shape[1])
+    y = x.sum(1, keepdim=True)
+    torch.manual_seed(0)
+    model: Any = torch.nn.Linear(x.shape[1], 1)
+    model, optimizer = worker.attach(model, torch.optim.SGD(model.parameters(), lr=0.05))
+    worker.evaluate(lambda found: {"loss": (found(x) - y).square().mean().item()})
+    for _ in worker.epochs(epochs):
+        for a, b in worker.batches((x, y), batch_size=batch_size):
+            optimizer.zero_grad()
+            (model(a) - b).square().mean().backward()
+            optimizer.step()
+
+
+def planner_on(network: Network, devices: Fleet, target: str = TARGET, seconds: float = 6.0) -> Planner:
+    found = findings(systems=("allreduce", "ssp", "adpsgd"), workers=(WORKERS,), train=uneven, target=target)
+    found.scenario = found.scenario.elsewhere(network=network, devices=devices)
+    found.space = replace(Space.of(found.scenario, found.space.systems, (WORKERS,)), batch=None)
+    return planner(found, seconds)
+
+
+def recorded(network: Network, devices: Fleet, steps: int = 16) -> RecordedRun:
+    on = pr.Simulator(network, devices)
+    return RecordedRun(attempt(Limited(uneven, steps), workers=WORKERS, strategy=find("allreduce"), on=on).outcome)
+
+
+def test_a_record_shows_the_slow_worker_and_the_slow_line() -> None:
+    late = recorded(NETWORK, LATE)
+    assert [machine.name for machine in late.fleet.machines] == [USUAL, "worker/1", USUAL, USUAL]
+    usual, slow = (late.fleet.machines[place].step_seconds(0.0, 0) for place in (0, 1))
+    assert slow == pytest.approx(4 * usual, rel=0.05)
+    assert late.network.sites[0].latency == pytest.approx(5e-3)
+    assert late.network.sites[0].egress > 50e3  # messages are so small that latency is nearly all of their time
+    assert late.network.accesses == ()
+    line = recorded(SLOW_LINE, fleet(SLOW))
+    assert {machine.name for machine in line.fleet.machines} == {USUAL}
+    [(host, access)] = line.network.accesses
+    assert (host, access.egress) == (3, pytest.approx(2500.0, rel=0.4))
+
+
+def test_a_plan_from_a_run_says_what_to_change_now_with_the_gain() -> None:
+    run = recorded(NETWORK, LATE)
+    made = planner_on(run.network, run.fleet, target="loss=1.5", seconds=3.0)
+    made.plan()
+    run_own(run, made)
+    text = advice(run, made)
+    assert "Change now to" in text
+    assert "times as long" in text
+
+
+def test_without_a_fault_the_run_goes_on_to_the_bits_of_one_that_was_not_looked_at(tmp_path: Path) -> None:
+    on = pr.Simulator(NETWORK, SLOW)
+    adapted = Adapting(uneven_short, "allreduce", 2, on, 3, tmp_path, _never, look=4).run()
+    assert adapted.causes == []
+    assert adapted.changed is None
+    whole = pr.run(uneven_short, workers=2, strategy="allreduce", on=on, seed=3)
+    last = adapted.parts[-1].outcome.summary
+    assert last.weights_sha256 == whole.summary.weights_sha256
+    assert last.virtual_seconds == pytest.approx(whole.summary.virtual_seconds, rel=0.02)  # weights are copied again
+
+
+def uneven_short(worker: pr.Worker) -> None:
+    uneven(worker, epochs=3)
+
+
+def _never(recorded: RecordedRun) -> Planner:
+    raise AssertionError("nothing is at fault")
+
+
+def together(choices: list[Choice]) -> Choice:
+    return next(choice for choice in choices if not choice.is_alone)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("what", ["a slowed worker", "both"])  # a slow line alone: 1.19 times, of a run of 11 s (docs/diagnosing.md)
+def test_a_run_that_adapts_takes_little_more_than_the_plan_made_with_knowledge(what: str, tmp_path: Path) -> None:
+    network, devices = TRUTHS[what]
+    target = parse_target(TARGET)
+    known = together(planner_on(network, devices).plan().choices)
+    some = pr.hardware.some_machines(network, devices, known.machines.places or tuple(range(WORKERS)), of=WORKERS)
+    planned = target.first_reached(pr.run(uneven, workers=known.workers, strategy=known.strategy, on=pr.Simulator(*some), seed=1).outcome)
+    on = pr.Simulator(network, devices)
+    adapting = Adapting(uneven, "allreduce", WORKERS, on, 1, tmp_path, lambda run: planner_on(run.network, run.fleet), look=6)
+    adapted = adapting.run()
+    reached = target.first_reached(adapted.parts[-1].outcome)
+    assert adapted.causes
+    assert planned is not None
+    assert reached is not None
+    assert reached.time <= MOST * planned.time, f"{reached.time:.3g} s, where {planned.time:.3g} s were possible: {adapted.advice}"
