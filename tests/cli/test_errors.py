@@ -51,7 +51,7 @@ def check(result: Any, code: int, *words: str) -> None:
         (["--on", "simulater"], ["No runtime is called 'simulater'", "Did you mean 'simulator'"]),
         (["--on", "simulator", "--network", "wan-12"], ["No network is called 'wan-12'", "Did you mean 'wan-11'"]),
         (["--on", "simulator", "--network", "none.json"], ["The network file 'none.json' cannot be read"]),
-        (["--on", "simulator", "--device", "a10"], ["No device is called 'a10'", "Did you mean 'a100'"]),
+        (["--on", "simulator", "--device", "a1000"], ["No device is called 'a1000'", "Did you mean 'a100'"]),
         (["--on", "processes", "--network", "slow"], ["--network slow is for --on simulator"]),
         (["--on", "processes", "--device", "a100"], ["--device a100 is for --on simulator"]),
         (["--device", "cdua"], ["No device is called 'cdua'", "Did you mean 'cuda'"]),
