@@ -15,7 +15,7 @@ from toy import Toy, weights
 from polyrhythm import systems
 from polyrhythm.codec import ErrorFeedback, MaxN, Ranges, TopK
 from polyrhythm.consistency import Asynchronous, BulkSynchronous
-from polyrhythm.controllers import MEMBERS, BatchShares, LinkRanges, Several, SharedRanges, StepBytes, TotalBatch
+from polyrhythm.controllers import MEMBERS, BatchShares, BestWorker, LinkRanges, Several, SharedRanges, StepBytes, TotalBatch
 from polyrhythm.core.kernel.events import Adjusted, Stepped
 from polyrhythm.core.protocols.controller import ControlledSetting, Controller, Decision, Measurements, WorkerMeasure
 from polyrhythm.core.simulator import Simulator
@@ -115,6 +115,46 @@ def test_a_loop_that_is_resumed_between_two_decisions_decides_the_same(break_at:
             after.restore(before.export())
     assert after.values == whole.values != {}
     assert after.bandwidths == whole.bandwidths
+
+
+def loop_of(rank: int, members: tuple[str, ...], controller: Controller, events: list[Any]) -> ControlLoop:
+    port: Any = SimpleNamespace(name=members[rank], now=lambda: 0.0)
+    context: Any = SimpleNamespace(record=events.append)
+    group: Any = SimpleNamespace(members=members, size=len(members))
+    return ControlLoop(controller, group, port, context)
+
+
+def test_parts_of_a_replica_have_the_decisions_of_the_first_and_none_where_it_has_none() -> None:
+    """Groups of workers 0 and 2, and of 1 and 3, who hold the parts of two replicas: the teacher is a replica."""
+    events: list[Any] = []
+    both = Several((BatchShares(), BestWorker()))
+    first = loop_of(0, ("worker/0", "worker/2"), both, events)
+    second = loop_of(0, ("worker/1", "worker/3"), both, events)
+    assert first.decides_for_replica
+    second.values = {(ControlledSetting.BATCH, ""): 64.0, (ControlledSetting.TEACHER, ""): 1.0}
+    second.follow(10, first.of_replica)
+    assert second.values == {}
+    first.values = {(ControlledSetting.BATCH, ""): 80.0, (ControlledSetting.TEACHER, ""): 2.0, (ControlledSetting.NBYTES, "worker/2"): 9.0}
+    second.follow(20, first.of_replica)
+    assert second.values == {(ControlledSetting.BATCH, ""): 80.0, (ControlledSetting.TEACHER, ""): 3.0}
+    assert [(each.actor, each.clock, each.setting, each.value) for each in events] == [
+        ("worker/1", 20, "samples a batch", 80.0),
+        ("worker/1", 20, "worker to learn from", 3.0),
+    ]
+    assert not loop_of(0, ("worker/0",), LinkRanges(), events).decides_for_replica
+
+
+def test_measures_of_workers_of_another_mesh_are_left_behind() -> None:
+    """A checkpoint of worker 0's among 0 and 2, which held the same part, is resumed by 0 and 1."""
+    before, after = (loop_of(0, ("worker/0", name), BatchShares(), []) for name in ("worker/2", "worker/1"))
+    before.sent("worker/2", 3000, 0.5)
+    before.workers = {"worker/0": TWO["worker/0"], "worker/2": TWO["worker/1"]}
+    before.bandwidths = {"worker/2": 3.0}
+    before.values = {(ControlledSetting.BATCH, ""): 9.0, (ControlledSetting.NBYTES, "worker/2"): 5.0}
+    after.restore(before.export())
+    assert after.workers == {"worker/0": TWO["worker/0"]}
+    assert after.bandwidths == after.bytes_and_seconds == {}
+    assert after.values == {(ControlledSetting.BATCH, ""): 9.0}
 
 
 def test_a_packet_for_the_slowest_link_has_a_byte_at_least_since_none_would_set_no_bound() -> None:

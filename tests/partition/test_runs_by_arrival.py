@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,7 +12,9 @@ from torch import Tensor, nn
 
 import polyrhythm as pr
 from polyrhythm.core.protocols.partition import divided_over
+from polyrhythm.core.strategy.control_loop import ControlLoop
 from polyrhythm.errors import CompositionError
+from polyrhythm.hardware.network import Site
 from polyrhythm.partition.pipeline import Pipelined, Step
 from polyrhythm.partition.tensor_parallel.columns import Columns, Rows
 from polyrhythm.partition.zero import Zero
@@ -85,6 +88,62 @@ def test_batches_by_speed_are_those_of_a_replica(mesh: pr.Mesh, cut: pr.Cut, ins
     """Each worker measures its own speed, and workers with parts of one replica must have the same batches."""
     run = pr.run(train, mesh=mesh, cut=cut, strategy={**inside, mesh.names[0]: "dlion"}, on=on)
     assert run.summary.samples > 5 * 96
+
+
+LINES = [(a, b) for a in range(4) for b in range(4) if a != b]
+SITES = [Site(str(number), 1e9, 1e9, 1e-5) for number in range(4)]
+SIZES: dict[int, list[int]] = {}
+
+
+def noting(worker: pr.Worker) -> None:
+    """Note the samples of each batch."""
+    model: nn.Module = Chain()
+    optimizer: torch.optim.Optimizer = torch.optim.SGD(model.parameters(), lr=0.2)
+    model, optimizer = worker.attach(model, optimizer, loss=F.cross_entropy)
+    for _ in worker.epochs(6):
+        for x, y in worker.batches(samples(), batch_size=12):
+            SIZES.setdefault(worker.rank, []).append(len(x))
+            optimizer.zero_grad()
+            worker.train_step(x, y)
+            optimizer.step()
+
+
+def hearing_late(worker: pr.Worker, late: int) -> None:
+    """Train as one of whose four workers `late` hears of no other's speed until its second decision."""
+    share = ControlLoop._share
+
+    async def alone(loop: ControlLoop, clock: int) -> None:
+        if worker.rank != late or clock > 10:
+            await share(loop, clock)
+
+    ControlLoop._share = alone  # type: ignore[method-assign]  # in a process that ends with the run
+    noting(worker)
+
+
+def late(line: tuple[int, int]) -> pr.Simulator:
+    """A simulator in which what one worker sends to another comes several steps later than all else."""
+    latency = {(str(a), str(b)): 0.05 if (a, b) == line else 1e-4 for a, b in LINES}
+    return pr.Simulator(network=pr.hardware.Network.joined("late", SITES, latency, {}), devices=FLEET, seed=1)
+
+
+@pytest.mark.parametrize("line", [(2, 0), (3, 1)])
+@pytest.mark.parametrize(("mesh", "cut", "inside"), LAYOUTS)
+def test_who_hears_of_speeds_later_has_the_batches_of_the_first_of_its_replica(
+    mesh: pr.Mesh, cut: pr.Cut, inside: dict[str, Any], line: tuple[int, int]
+) -> None:
+    """The replicas are workers 0 and 1, and 2 and 3: either the first or the second hears of the other replica after a decision."""
+
+    SIZES.clear()
+    pr.run(noting, mesh=mesh, cut=cut, strategy={**inside, mesh.names[0]: "dlion"}, on=late(line))
+    assert SIZES[0] == SIZES[1]
+    assert SIZES[2] == SIZES[3]
+    assert len({*SIZES[0], *SIZES[2]}) > 1
+
+
+@pytest.mark.parametrize("late", [0, 1])
+def test_who_hears_of_speeds_later_has_the_batches_of_the_first_in_real_processes_too(late: int) -> None:
+    """A stage that had batches of other sizes would fail."""
+    pr.run(partial(hearing_late, late=late), mesh=pr.Mesh(dp=2, pp=2), cut=STAGES, strategy="dlion", on=pr.Processes())
 
 
 @pytest.mark.parametrize("system", ["horovod", "powersgd", "byteps", "bitvector"])

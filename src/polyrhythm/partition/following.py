@@ -6,20 +6,15 @@ They are in step with each other, but each has neighbours of its own, messages o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import isnan, nan
 
 import torch
 from torch import nn
 
 from polyrhythm.core.kernel.view import ViewChanged
-from polyrhythm.core.protocols.controller import ControlledSetting
 from polyrhythm.core.strategy.replica import Replica
 from polyrhythm.errors import StateLostError
 from polyrhythm.partition.axis import Axis
 from polyrhythm.partition.placement import placement_of
-
-_OF_THE_LOOP = (ControlledSetting.BATCH, ControlledSetting.LOCAL_STEPS)
-"""What the training loops of a replica must have in common."""
 
 
 def begin_alike(model: nn.Module, axes: Sequence[Axis]) -> None:
@@ -57,12 +52,10 @@ def follow_weights(replica: Replica, axes: Sequence[Axis]) -> None:
 
 
 def follow_decisions(replica: Replica, axes: Sequence[Axis]) -> None:
-    """Have the controllers' batches and numbers of local steps be those of the first rank along these axes."""
-    for control in (part.local.control for part in replica.parts):
-        if control.controller.traits.sets.intersection(_OF_THE_LOOP):
-            chosen = torch.tensor([control.values.get((setting, ""), nan) for setting in _OF_THE_LOOP], dtype=torch.float64)
+    """Have the controllers' decisions about the whole replica be those of the first rank along these axes."""
+    for control in (local.control for local in replica.locals):
+        if control.decides_for_replica:
+            chosen = torch.tensor(control.of_replica, dtype=torch.float64)
             for axis in axes:
                 chosen = axis.broadcast(chosen, 0)
-            for setting, value in zip(_OF_THE_LOOP, chosen.tolist(), strict=True):
-                if not isnan(value):
-                    control.values[setting, ""] = value
+            control.follow(replica.clock, chosen.tolist())

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from polyrhythm.core.kernel.events import Adjusted
 from polyrhythm.core.kernel.group import Group
 from polyrhythm.core.kernel.job import WorkerContext
 from polyrhythm.core.kernel.message import Message
+from polyrhythm.core.kernel.names import rank_of
 from polyrhythm.core.kernel.port import Port
-from polyrhythm.core.protocols.controller import ControlledSetting, Controller, Measurements, WorkerMeasure
+from polyrhythm.core.protocols.controller import ControlledSetting, Controller, Decision, Measurements, WorkerMeasure
 from polyrhythm.core.tensors import State
 from polyrhythm.core.trees import StateTree
 
@@ -19,6 +20,8 @@ _ENOUGH = 4096
 """Bytes from which a bandwidth is computed; fewer are enough if they took as long as a step, when overheads do not matter."""
 _MEMORY = 0.5
 """The weight of the last bandwidth of a link if the new one is higher; a lower one is taken at once, or packets pile up."""
+_OF_A_REPLICA = (ControlledSetting.BATCH, ControlledSetting.LOCAL_STEPS, ControlledSetting.TEACHER)
+"""What workers with the parts of one replica must have in common; other settings are of a worker's own links."""
 
 
 class ControlLoop:
@@ -82,11 +85,41 @@ class ControlLoop:
         measured = Measurements(clock, self.port.name, self.workers, self.bandwidths, self.nbytes, self.group.size)
         decisions, self.state = self.controller.decide(measured, self.state)
         for decision in decisions:
-            key = (decision.setting, decision.receiver)
-            if self.values.get(key) != decision.value:
-                self.values[key] = decision.value
-                name = decision.setting.value
-                self.context.record(Adjusted(self.port.now(), self.port.name, clock, name, decision.receiver, decision.value))
+            self._set(clock, decision)
+
+    def _set(self, clock: int, decision: Decision) -> None:
+        key = (decision.setting, decision.receiver)
+        if self.values.get(key) != decision.value:
+            self.values[key] = decision.value
+            name = decision.setting.value
+            self.context.record(Adjusted(self.port.now(), self.port.name, clock, name, decision.receiver, decision.value))
+
+    @property
+    def decides_for_replica(self) -> bool:
+        """True if the controller sets what workers with the parts of one replica must have in common."""
+        return bool(self.controller.traits.sets.intersection(_OF_A_REPLICA))
+
+    @property
+    def of_replica(self) -> list[float]:
+        """The decisions that workers with the parts of one replica must have in common, NaN where there is none yet.
+
+        A teacher is its place in the group: each part learns from the worker with the same part.
+        """
+        found = {setting: self.values.get((setting, ""), math.nan) for setting in _OF_A_REPLICA}
+        places = {float(rank_of(name)): place for place, name in enumerate(self.group.members)}
+        return [*({**found, ControlledSetting.TEACHER: places.get(found[ControlledSetting.TEACHER], math.nan)}.values())]
+
+    def follow(self, clock: int, of_replica: Sequence[float]) -> None:
+        """Have these decisions, of another worker with a part of the replica, in the place of one's own: none where it has none yet.
+
+        It may have heard of the others' speeds later than this one, or earlier.
+        """
+        for setting, value in zip(_OF_A_REPLICA, of_replica, strict=True):
+            if math.isnan(value):
+                self.values.pop((setting, ""), None)
+            else:
+                teacher = setting is ControlledSetting.TEACHER
+                self._set(clock, Decision(setting, float(rank_of(self.group.members[int(value)])) if teacher else value))
 
     def _take_bandwidths(self, step: float) -> None:
         for name, (nbytes, seconds) in list(self.bytes_and_seconds.items()):
@@ -120,16 +153,21 @@ class ControlLoop:
         }
 
     def restore(self, state: StateTree) -> None:
+        """Continue from an exported state, without what was measured of workers that are not in the group."""
         self.steps, self.seconds, self.samples, losses = state["since"]
         self.losses = list(losses)
-        self.bytes_and_seconds = {name: (nbytes, seconds) for name, (nbytes, seconds) in state["sent"].items()}
-        self.values = {(ControlledSetting(setting), receiver): value for setting, receiver, value in state["values"]}
-        self.bandwidths, self.state = state["bandwidths"], state["state"]
-        self.workers = {name: WorkerMeasure(*each) for name, each in state["workers"].items()}
+        present = {"", *self.group.members}
+        sent, workers = ({name: each for name, each in state[key].items() if name in present} for key in ("sent", "workers"))
+        self.bytes_and_seconds = {name: (nbytes, seconds) for name, (nbytes, seconds) in sent.items()}
+        self.workers = {name: WorkerMeasure(*each) for name, each in workers.items()}
+        self.bandwidths = {name: each for name, each in state["bandwidths"].items() if name in present}
+        self.values = {(ControlledSetting(setting), receiver): value for setting, receiver, value in state["values"] if receiver in present}
+        self.state = state["state"]
 
     def take_over(self, state: StateTree, own: bool) -> None:
-        """Continue without what was measured of workers that have left; one that joins takes the decisions that are for all receivers."""
-        present = {"", *self.group.members} if own else {""}
-        only = {key: {name: each for name, each in state[key].items() if name in present} for key in ("sent", "bandwidths", "workers")}
-        values = [each for each in state["values"] if each[1] in present]
-        self.restore({**state, **only, "values": values, "since": state["since"] if own else (0, 0.0, 0, [])})
+        """Continue among other workers; one that joins takes the decisions that are for all receivers, and no measures."""
+        if not own:
+            values = [each for each in state["values"] if each[1] == ""]
+            nothing: StateTree = {"since": (0, 0.0, 0, []), "sent": {}, "bandwidths": {}, "workers": {}}
+            state = {**state, **nothing, "values": values}
+        self.restore(state)
