@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -141,6 +143,48 @@ def test_both_directions_stay_tied_until_the_net_is_fine_tuned() -> None:
     assert not greedy["layer1.difference"].any()
     tuned = weights(DbnDigits(epochs=1, fine_epochs=1, batch_size=96), 2, "ssp")
     assert all(bool(each.any()) for name, each in tuned.items() if name.endswith("difference"))
+
+
+RESUMED = DbnDigits(epochs=1, fine_epochs=1, batch_size=225)
+"""Four steps of two workers for each machine, then four of wake and sleep."""
+PHASES = [
+    pytest.param(0, id="first machine", marks=pytest.mark.long),
+    pytest.param(1, id="second machine"),
+    pytest.param(2, id="top machine", marks=pytest.mark.long),
+    pytest.param(3, id="up and down"),
+]
+
+
+class SavingWorker:
+    """The `worker`, which writes a checkpoint in the epoch `phase`, after two steps of it."""
+
+    def __init__(self, worker: Any, phase: int) -> None:
+        self.worker, self.left = worker, phase
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.worker, name)
+
+    def batches(self, *args: Any, **options: Any) -> Iterator[Any]:
+        for number, batch in self.worker.enumerate(self.worker.batches(*args, **options)):
+            yield batch
+            if self.left == 0 and number == 1:
+                assert self.worker.save()
+        self.left -= 1
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_training_resumes_in_the_middle_of_any_phase_to_the_bit(phase: int, tmp_path: Path) -> None:
+    """Also its Gibbs chains and increments: states are drawn from numbers that belong to samples."""
+
+    def train(worker: Any) -> None:
+        RESUMED(SavingWorker(worker, phase))  # type: ignore[arg-type]
+
+    def run(checkpoints: pr.Checkpoints) -> pr.Run:
+        return pr.run(train, workers=2, strategy="allreduce", on=STEPS, seed=3, checkpoints=checkpoints)
+
+    whole, again = run(pr.Checkpoints(tmp_path)), run(pr.Checkpoints(resume=tmp_path))
+    assert all(torch.equal(again.weights[name], each) for name, each in whole.weights.items())
+    assert again.final == whole.final
 
 
 def test_pixels_are_probabilities() -> None:

@@ -19,7 +19,7 @@ from polyrhythm.errors import WorkloadError
 from polyrhythm.workloads.belief_net.greedy import UNKNOWN, Examples, GreedySettings, GreedyStage, pretrain, with_labels
 from polyrhythm.workloads.belief_net.increments import Increments
 from polyrhythm.workloads.belief_net.machine import BoltzmannMachine, TwoWayLayer
-from polyrhythm.workloads.belief_net.up_down import UpDown
+from polyrhythm.workloads.belief_net.up_down import LayerGradient, UpDown
 from polyrhythm.workloads.digits import MOST, TEST_SAMPLES, TRAINING_SAMPLES, digits, normalisation
 from polyrhythm.workloads.workload import Metric, Sizes, require_not_negative, require_positive
 
@@ -98,7 +98,6 @@ class DbnDigits:
         self._fine_tune(worker, UpDown(layers, top, self.gibbs_steps), stages, examples)
 
     def _fine_tune(self, worker: WorkloadWorker, net: UpDown, stages: Sequence[GreedyStage], examples: Examples) -> None:
-        everything = [Increments(list(each.parameters())) for each in net.layers]
         for stage in stages:
             for group in stage.optimizer.param_groups:
                 group["lr"] = self.fine_learning_rate
@@ -113,12 +112,19 @@ class DbnDigits:
 
                 labels = partial(with_labels, net.top, classes=examples.classes[which])
                 found, of_top = net.gradients(examples.images[which], labels, draw)
-                for each, gradient in zip(everything, found, strict=True):
-                    sums = (gradient.difference, gradient.weight, gradient.visible_bias, gradient.hidden_bias)
-                    each.put([part / self.batch_size for part in sums])
+                for layer, sums in zip(net.layers, found, strict=True):
+                    _put(layer, sums, self.batch_size)
                 stages[-1].increments.put([part / self.batch_size for part in of_top[:3]])
                 for stage in stages:
                     stage.optimizer.step()
+
+
+def _put(layer: TwoWayLayer, sums: LayerGradient, batch_size: int) -> None:
+    """The gradients of a layer, without momentum."""
+    layer.difference.grad = sums.difference / batch_size
+    machine = layer.machine
+    for parameter, each in zip(machine.parameters(), (sums.weight, sums.visible_bias, sums.hidden_bias), strict=True):
+        parameter.grad = each / batch_size
 
 
 def _attached(worker: WorkloadWorker, model: nn.Module, machine: BoltzmannMachine, name: str, rate: float) -> GreedyStage:

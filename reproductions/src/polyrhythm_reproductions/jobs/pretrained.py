@@ -60,6 +60,9 @@ class _Alone:
     def broadcast(self, value: Any) -> Any:
         return value
 
+    def keep(self, **kept: Any) -> None:
+        """Nothing to do: it writes no checkpoints."""
+
 
 @dataclass(frozen=True, slots=True)
 class Glorot:

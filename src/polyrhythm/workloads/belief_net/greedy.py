@@ -14,6 +14,7 @@ from torch.utils.data import Dataset, TensorDataset
 
 from polyrhythm.workloads.belief_net.increments import Increments
 from polyrhythm.workloads.belief_net.machine import BoltzmannMachine, contrastive_divergence
+from polyrhythm.workloads.belief_net.reconstruction_errors import ReconstructionErrors
 from polyrhythm.workloads.sample_noise import uniform
 
 UNKNOWN = -1
@@ -31,6 +32,9 @@ class LayerWorker(Protocol):
 
     def broadcast(self, value: Any) -> Any:
         """Worker 0's value at every worker."""
+
+    def keep(self, **kept: Any) -> None:
+        """Put what has a state into checkpoints."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,35 +81,52 @@ def pretrain(worker: LayerWorker, stages: Sequence[GreedyStage], examples: Examp
     A machine without labels gets the hidden units of the one below, one with labels their one-hot code too. Below the first they are
     pixels, as probabilities; above it states, which are drawn anew in each epoch.
     """
-    data, errors = examples.images, list[list[float]]()
+    data, errors = examples.images, ReconstructionErrors(len(stages))
+    worker.keep(errors=errors)
     for depth, stage in enumerate(stages):
-        errors.append(_train(worker, stage, data, examples, settings, depth))
+        _train(worker, stage, Level(data, examples, depth), settings, errors)
         # all workers go on from the same frozen machine: what each sees of the weights may be some steps old
         frozen = worker.broadcast(torch.cat([stage.machine.weight.detach(), stage.machine.hidden_bias.detach().unsqueeze(0)])).to(
             data.device
         )
         if depth + 1 < len(stages):
             data = torch.sigmoid(data @ frozen[:-1] + frozen[-1])
-    return errors
+    return errors.means
 
 
-def _train(worker: LayerWorker, stage: GreedyStage, data: Tensor, examples: Examples, settings: GreedySettings, depth: int) -> list[float]:
-    machine, errors = stage.machine, list[float]()
-    dataset = TensorDataset(torch.arange(len(data)))
+@dataclass(frozen=True, slots=True)
+class Level:
+    """What a machine sees of all samples (n, units): pixels at depth 0, else probabilities of the hidden units below."""
+
+    data: Tensor
+    examples: Examples
+    depth: int
+
+    def visible(self, which: Tensor, epoch: int) -> Tensor:
+        """The visible units of samples in an epoch: of hidden units below, states."""
+        if self.depth == 0:
+            return self.data[which]
+        draws = self.examples.noise(self.data.shape[1], self.depth, epoch, "visible")
+        return (self.data[which] > draws[which]).to(self.data.dtype)
+
+    def noise(self, units: int, which: Tensor, epoch: int) -> Tensor:
+        """The random numbers by which the states of so many hidden units are drawn."""
+        return self.examples.noise(units, self.depth, epoch, "hidden")[which]
+
+
+def _train(worker: LayerWorker, stage: GreedyStage, level: Level, settings: GreedySettings, errors: ReconstructionErrors) -> None:
+    machine, classes = stage.machine, level.examples.classes
+    dataset = TensorDataset(torch.arange(len(level.data)))
     for epoch in worker.epochs(settings.epochs):
         momentum = settings.early_momentum if epoch < settings.early_epochs else settings.momentum
-        draws = examples.noise(data.shape[1], depth, epoch, "visible"), examples.noise(machine.hidden_bias.numel(), depth, epoch, "hidden")
-        total, number = 0.0, 0
         for (which,) in worker.batches(dataset, batch_size=settings.batch_size):
-            visible = data[which] if depth == 0 else (data[which] > draws[0][which]).to(data.dtype)
-            visible, known = with_labels(machine, visible, examples.classes[which])
+            visible, known = with_labels(machine, level.visible(which, epoch), classes[which])
             stage.optimizer.zero_grad()
-            found = contrastive_divergence(machine, visible, draws[1][which], known)
+            found = contrastive_divergence(machine, visible, level.noise(machine.hidden_bias.numel(), which, epoch), known)
             stage.increments.put([each / settings.batch_size for each in found[:3]], momentum, [settings.decay])
+            errors.add(found.error)
             stage.optimizer.step()
-            total, number = total + float(found.error.sum()), number + len(which)
-        errors.append(total / max(1, number))
-    return errors
+        errors.end_epoch(level.depth)
 
 
 def with_labels(machine: BoltzmannMachine, visible: Tensor, classes: Tensor) -> tuple[Tensor, Tensor | None]:
