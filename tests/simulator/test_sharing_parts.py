@@ -96,12 +96,13 @@ def test_what_is_under_way_at_the_end_is_given_back() -> None:
 def test_wrong_uses_are_refused() -> None:
     assert NATIVE is not None
     flows = Flows(networks.load("lan"), 2)
-    sharing: Any = flows._sharing
+    traffic: Any = flows._traffic
     for call in (
-        partial(sharing.begin, torch),
-        partial(sharing.detach, 1, 0.0),
-        partial(sharing.restart, 1),
-        partial(sharing.resize, None),
+        partial(traffic.start, torch, 1, None),
+        partial(traffic.hold, 1),
+        partial(traffic.lose, 1),
+        partial(traffic.run, 1.0),
+        partial(traffic.resize, None),
     ):
         with pytest.raises(TypeError):
             call()

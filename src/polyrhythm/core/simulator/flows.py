@@ -15,13 +15,10 @@ one instant is taken together, in an order of the actors' names, so the order of
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Callable
-from heapq import heappop, heappush
 
 from polyrhythm.core.simulator.connection import REMEMBERED, Connection, alone_on, is_between
 from polyrhythm.core.simulator.delays import Delays
-from polyrhythm.core.simulator.filling import TOLERANCE
 from polyrhythm.core.simulator.pauses import Pauses
 from polyrhythm.core.simulator.routes import Routes
 from polyrhythm.core.simulator.sharing import key_of
@@ -39,39 +36,24 @@ class Flows:
 
     def __init__(self, network: Network, workers: int, seed: int = 0, parts: SharingParts = BEST) -> None:
         self._routes = Routes(network, workers, parts.link, parts.connection)
-        self._sharing = parts.begin(self._routes, parts.few)
         self._pauses = Pauses(network.congestion, seed)
         self._pausing = network.congestion.every < math.inf
-        self._delays = Delays(network, seed) if network.varies else None
-        self._time = 0.0
+        self._traffic = parts.begin(self._routes, parts.few, Delays(network, seed).arrival if network.varies else None)
         self._connections: dict[str, dict[str, Connection]] = {}
         self._remembered = 0
         self._cuts: list[tuple[str, str]] = []
-        self._deliveries: list[tuple[float, int, int, object]] = []
-        self._delivered = 0
-        self.fell_silent: list[tuple[str, str]] = []
+        self.fell_silent = self._traffic.fell_silent
 
     def start(self, now: float, sender: str, receiver: str, nbytes: int, token: object) -> None:
         """At `now` a message of `nbytes` joins the connection from `sender` to `receiver`."""
-        if now != self._time:
+        if now != self._traffic.time:
             self._run(now)
         try:
             connection = self._connections[sender][receiver]
         except KeyError:
             connection = self._connect(sender, receiver)
-        if connection.busy:
-            if connection.waiting is None:
-                connection.waiting = deque()
-            connection.waiting.append((nbytes, token))
-        else:
-            connection.busy = True
-            connection.sender.sending += 1
-            connection.token = token
-            connection.remaining = nbytes
-            if not connection.cuts:
-                self._sharing.begin(connection)
-                if self._pausing:
-                    self._pauses.begin(connection, now)
+        if self._traffic.start(connection, nbytes, token) and self._pausing:
+            self._pauses.begin(connection, now)
 
     def crosses(self, sender: str, receiver: str) -> bool:
         """True if two actors are at different sites."""
@@ -79,27 +61,17 @@ class Flows:
 
     def latency(self, sender: str, receiver: str) -> float:
         """The seconds that a byte takes from one actor to another, on an idle connection."""
-        return self._routes.connect(sender, receiver).latency
+        return self._routes.latency(sender, receiver)
 
     def next_time(self) -> float:
         """The time at which something is due next, a delivery or a last byte leaving; math.inf if nothing is under way."""
-        if self._sharing.changed:
-            self._sharing.solve(self._time)
-        end = self._sharing.next_end()
-        if self._pausing:
-            end = min(end, self._pauses.next_time())
-        if self._deliveries and self._deliveries[0][0] < end:
-            return self._deliveries[0][0]
-        return end
+        due = self._traffic.next_time()
+        return min(due, self._pauses.next_time()) if self._pausing else due
 
     def advance(self, now: float) -> list[object]:
         """Move to `now`; the tokens of what was delivered until then, by time, then by the actors' names, then as sent."""
         self._run(now)
-        deliveries = self._deliveries
-        tokens = []
-        while deliveries and deliveries[0][0] <= now:
-            tokens.append(heappop(deliveries)[3])
-        return tokens
+        return self._traffic.take()
 
     def sending(self, actor: str, to: str = "") -> bool:
         """True while a byte that `actor` has to send, `to` another one if that is given, has not left it."""
@@ -122,7 +94,7 @@ class Flows:
         else:
             self._cuts.remove((a, b))
         for connection in self._each(lambda connection: is_between(connection, a, b)):
-            self._hold(connection, 1 if blocked else -1, now)
+            self._hold(connection, 1 if blocked else -1)
             if self._pausing and connection.busy and not connection.cuts:
                 self._pauses.begin(connection, now)
 
@@ -134,85 +106,35 @@ class Flows:
             return
         for connection in self._each(lambda connection: link in connection.links):
             connection.alone = alone_on(connection.links)
-        self._sharing.resize(link)
+        self._traffic.resize(link)
 
     def forget(self, now: float, actor: str) -> list[object]:
         """At `now`, drop all that `actor` has not wholly sent and all that is being sent to it; the tokens of what is lost."""
         self._run(now)
         lost: list[object] = []
         for connection in self._each(lambda connection: actor in (connection.sender.name, connection.receiver.name)):
-            if connection.attached:
-                self._sharing.detach(connection, now)
-            if connection.busy:
-                lost.append(connection.token)
-                lost.extend(token for _, token in connection.waiting or ())
-                self._fall_silent(connection)
+            lost += self._traffic.lose(connection)
             self._drop(connection)
         return lost
 
     def _run(self, now: float) -> None:
-        """Let everything end that ends until `now`, in batches of one instant."""
-        sharing = self._sharing
-        if sharing.changed:
-            sharing.solve(self._time)
-        while True:
-            end = sharing.first_end()
-            if self._pausing and (look := self._pauses.next_time()) <= now and look < end:
-                self._look(look)
-                continue
-            if end > now:
-                break
-            instant = max(end, self._time)  # rounding may put an end a hair before the change that moved it
-            ended = sharing.take_ended(instant * (1 + TOLERANCE))
-            if ended:
-                self._time = instant
-                for connection in ended:
-                    self._finish(connection, instant)
-                if sharing.changed:
-                    sharing.solve(instant)
-        if now < self._time:
-            raise ValueError(f"time went back from {self._time} to {now}")
-        self._time = now
+        """Let everything end that ends until `now`; connections stop and resume at their pauses."""
+        stopped = True
+        while stopped:
+            stopped = self._traffic.run(now, look := self._pauses.next_time())
+            if self._remembered > REMEMBERED:
+                self._forget_idle()
+            while stopped and self._pauses.next_time() <= look:
+                self._hold(*self._pauses.take())
 
-    def _look(self, now: float) -> None:
-        """Stop or resume all connections whose pauses begin or end at `now`."""
-        self._time = max(now, self._time)
-        while self._pauses.next_time() <= now:
-            self._hold(*self._pauses.take(), self._time)
-        if self._sharing.changed:
-            self._sharing.solve(self._time)
-
-    def _hold(self, connection: Connection, more: int, now: float) -> None:
-        """Change by `more` the number of faults and pauses that stop `connection`."""
-        connection.cuts += more
-        if connection.attached and connection.cuts:
-            self._sharing.detach(connection, now)
-        elif connection.busy and not connection.attached and not connection.cuts:
-            self._sharing.begin(connection)
-
-    def _finish(self, connection: Connection, now: float) -> None:
-        self._delivered += 1
-        arrives = now + connection.latency if self._delays is None else self._delays.arrival(connection, now)
-        heappush(self._deliveries, (arrives, connection.key, self._delivered, connection.token))
-        if connection.waiting:
-            nbytes, connection.token = connection.waiting.popleft()
-            self._sharing.restart(connection, nbytes, now)
-            return
-        self._fall_silent(connection)
-        self._sharing.detach(connection, now)
-        if self._remembered > REMEMBERED:
+    def _forget_idle(self) -> None:
+        for connection in self._traffic.idle[: self._remembered - REMEMBERED]:
             self._drop(connection)
 
-    def _fall_silent(self, connection: Connection) -> None:
-        connection.busy = False
-        connection.token = None
-        sender = connection.sender
-        sender.sending -= 1
-        if connection.watched:
-            connection.watched = False
-            self.fell_silent.append((sender.name, connection.receiver.name))
-        if not sender.sending:
-            self.fell_silent.append((sender.name, ""))
+    def _hold(self, connection: Connection, more: int) -> None:
+        """Change by `more` the number of faults and pauses that stop `connection`."""
+        connection.cuts += more
+        self._traffic.hold(connection)
 
     def _connect(self, sender: str, receiver: str) -> Connection:
         connection = self._routes.connect(sender, receiver)

@@ -11,6 +11,9 @@ from polyrhythm.core.simulator.connection import Connection, Endpoint, SharedLin
 from polyrhythm.hardware.network import Network
 from polyrhythm.hardware.timetable import LinkKey
 
+Way = tuple[tuple[SharedLink, ...], float, float]
+"""The shared links from a site to a site, the latency, and that there and back."""
+
 
 class Routes:
     """The links of `network` among `workers` workers and any servers; they are made when first used.
@@ -27,7 +30,7 @@ class Routes:
         self._endpoints: dict[str, Endpoint] = {}
         self._links: dict[LinkKey, SharedLink] = {}
         self._changed: dict[LinkKey, float] = {}
-        self._ways: dict[tuple[int, int], tuple[tuple[SharedLink, ...], float]] = {}
+        self._ways: dict[tuple[int, int], Way] = {}
         self._capacity: list[float] = [math.inf]  # by link index; link 0 pads short routes
         self._capacities: NDArray[np.float64] = np.array(self._capacity)
         self.places = (2 if len(network.sites) == 1 else 5) + (2 if network.shares_media else 0)
@@ -44,10 +47,14 @@ class Routes:
         if here.host == there.host:
             local = self._network.local
             return self._new_connection(here, there, (), local.bandwidth, local.latency, 2 * local.latency)
-        shared, latency = self._ways.get((here.site, there.site)) or self._way(here.site, there.site)
+        shared, latency, round_trip = self._ways.get((here.site, there.site)) or self._way(here.site, there.site)
         links = (here.egress, *shared, there.ingress)
-        round_trip = latency + self._network.site_delay(there.site, here.site)
         return self._new_connection(here, there, links, alone_on(links), latency, round_trip)
+
+    def latency(self, sender: str, receiver: str) -> float:
+        """The seconds that a byte takes from one actor to another."""
+        here, there = self.endpoint(sender), self.endpoint(receiver)
+        return self._network.local.latency if here.host == there.host else self._network.site_delay(here.site, there.site)
 
     def endpoint(self, actor: str) -> Endpoint:
         """The place of `actor` in the network, made when it is first needed."""
@@ -61,8 +68,7 @@ class Routes:
             self._endpoints[actor] = found
         return found
 
-    def _way(self, here: int, there: int) -> tuple[tuple[SharedLink, ...], float]:
-        """The shared links from a site to a site, and the latency."""
+    def _way(self, here: int, there: int) -> Way:
         network = self._network
         up = (LinkKey("medium", here, here), network.sites[here].medium)
         down = (LinkKey("medium", there, there), network.sites[there].medium)
@@ -74,7 +80,8 @@ class Routes:
                 (LinkKey("downlink", there, there), network.sites[there].downlink),
             )
         links = tuple(self._link(key, capacity) for key, capacity in (up, *between, down) if capacity < math.inf)
-        way = (links, network.site_delay(here, there))
+        latency = network.site_delay(here, there)
+        way = (links, latency, latency + network.site_delay(there, here))
         self._ways[here, there] = way
         return way
 

@@ -1,4 +1,4 @@
-"""The classes of links, connections and their sharing: in C where that was built, else in Python, with the same bits.
+"""The classes of links, connections and their traffic: in C where that was built, else in Python, with the same bits.
 
 `Flows` composes them; `BEST` are those of this installation.
 """
@@ -11,59 +11,65 @@ from typing import Protocol
 
 from polyrhythm.core.simulator.connection import Connection, SharedLink
 from polyrhythm.core.simulator.routes import Routes
-from polyrhythm.core.simulator.sharing import FEW, Sharing
+from polyrhythm.core.simulator.sharing import FEW
+from polyrhythm.core.simulator.traffic import Arrival, Traffic
 
 try:
-    from polyrhythm.core.simulator.native_sharing import native_parts
+    from polyrhythm.core.simulator.native_traffic import native_parts
 except ModuleNotFoundError as missing:
-    if missing.name != "polyrhythm.core.simulator._sharing":
+    if missing.name != "polyrhythm.core.simulator._traffic":
         raise
     native_parts = None  # type: ignore[assignment]  # no C compiler was at hand at the installation
 
 
-class LinkSharing(Protocol):
-    """The flows on the links, and when each of them ends: `Sharing`, whose docstrings say what each call does."""
+class LinkTraffic(Protocol):
+    """What flows on connections: `Traffic`, whose docstrings say what each call does."""
 
     @property
-    def changed(self) -> bool:
-        """True if `solve` has something to do."""
+    def time(self) -> float:
+        """The time that it has come to."""
 
-    def next_end(self) -> float:
-        """The time at which the next flow ends; math.inf if none does."""
+    @property
+    def fell_silent(self) -> list[tuple[str, str]]:
+        """The ways on which nothing was left to send, since the reader last emptied this."""
 
-    def first_end(self) -> float:
-        """The first time in the heap, perhaps of an end that was moved; math.inf for none."""
+    @property
+    def idle(self) -> list[Connection]:
+        """The connections on which that was so in the last `run`."""
 
-    def take_ended(self, limit: float) -> list[Connection]:
-        """The flows that end until `limit`, by their keys; each must be detached or restarted."""
+    def start(self, connection: Connection, nbytes: int, token: object) -> bool:
+        """Send `nbytes`; True if they begin to flow now."""
 
-    def begin(self, connection: Connection) -> None:
-        """Let the `remaining` bytes of `connection` flow from now on."""
-
-    def restart(self, connection: Connection, nbytes: int, now: float) -> None:
-        """Let `nbytes` follow on a flow that has just ended."""
-
-    def detach(self, connection: Connection, now: float) -> None:
-        """Take a flow off its links, and note what remains of it."""
+    def hold(self, connection: Connection) -> None:
+        """Let `connection` flow or stand still, whose cuts have changed."""
 
     def resize(self, link: SharedLink) -> None:
         """The capacity of `link` has changed."""
 
-    def solve(self, now: float) -> None:
-        """Give rates to all flows that changed since the last call."""
+    def next_time(self) -> float:
+        """The time at which something is due next; math.inf if nothing is under way."""
+
+    def run(self, now: float, look: float) -> bool:
+        """Let everything end that ends until `now`; True where it stops before `look`."""
+
+    def take(self) -> list[object]:
+        """The tokens of what was delivered."""
+
+    def lose(self, connection: Connection) -> list[object]:
+        """Drop all that has not wholly left on `connection`; the tokens of what is lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class SharingParts:
-    """The class of links, that of connections, and what begins their sharing; up to `few` flows are solved one by one."""
+    """The class of links, that of connections, and what begins their traffic; up to `few` flows are solved one by one."""
 
     link: type[SharedLink]
     connection: type[Connection]
-    begin: Callable[[Routes, int], LinkSharing]
+    begin: Callable[[Routes, int, Arrival | None], LinkTraffic]
     few: int = FEW
 
 
-PORTABLE = SharingParts(SharedLink, Connection, Sharing)
+PORTABLE = SharingParts(SharedLink, Connection, Traffic)
 
 
 NATIVE = None if native_parts is None else SharingParts(*native_parts())

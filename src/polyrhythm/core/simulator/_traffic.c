@@ -1,7 +1,8 @@
-/* The flows that share links, their rates and their ends: what `sharing.py`, `flow_group.py` and `filling.py` do, bit for bit.
+/* The flows that share links, their rates, their ends and deliveries: what `traffic.py`, `sharing.py`, `flow_group.py` and `filling.py` do,
+   bit for bit.
 
    Every sum is taken in the order of the Python, so links keep their flows in the order in which these came, and groups have them in the
-   same places. A connection that is on its links belongs to its `Sharing`, as does what is in the heap: the collector of cycles sees both. */
+   same places. A connection that is on its links belongs to its `Traffic`, as does what is in the heap: the collector of cycles sees both. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -32,9 +33,12 @@ struct Link {
     Group *group;
 };
 
+typedef struct Waiting { double nbytes; PyObject *token; struct Waiting *next; } Waiting;    /* a message behind that which flows */
+
 struct Flow {
     PyObject_HEAD
-    PyObject *sender, *receiver, *token, *waiting, *links;
+    PyObject *sender, *receiver, *token, *links;
+    Waiting *waiting, *latest;
     long long key, generation, mark;
     double alone, latency, round_trip, remaining, rate, share, since;
     char busy, attached, watched;
@@ -58,17 +62,23 @@ struct Group {
 typedef struct { double time; long long key, generation; Flow *flow; Group *group; } End;
 typedef struct { void **items; Py_ssize_t size, room; } List;
 
+typedef struct { double time; long long key, number; PyObject *token; } Delivery;
+
 typedef struct {
     PyObject_HEAD
     Py_ssize_t few;
-    long long stamp, expected, groups_made;
+    long long stamp, expected, groups_made, delivered;
     Py_ssize_t tidy_at;
-    char changed;
+    int changed;
+    double time;
     List started, touched, groups;
     Flow *attached;
     End *ends;
     Py_ssize_t size, room;
-} Sharing;
+    Delivery *deliveries;
+    Py_ssize_t under_way, delivery_room;
+    PyObject *fell_silent, *idle, *arrival, *word_sending, *word_name;
+} Traffic;
 
 static PyTypeObject LinkType, FlowType;
 
@@ -100,7 +110,7 @@ static PyMemberDef link_members[] = {
 };
 
 static PyTypeObject LinkType = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "polyrhythm.core.simulator._sharing.SharedLink",
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "polyrhythm.core.simulator._traffic.SharedLink",
     .tp_basicsize = sizeof(Link), .tp_flags = Py_TPFLAGS_DEFAULT, .tp_new = PyType_GenericNew, .tp_init = (initproc)link_init,
     .tp_members = link_members, .tp_doc = "A capacity in bytes per second, and the flows that share it.",
 };
@@ -132,17 +142,38 @@ static int flow_init(Flow *self, PyObject *args, PyObject *named) {
         self->nodes[k].flow = self;
     }
     self->sender = Py_NewRef(sender), self->receiver = Py_NewRef(receiver), self->links = Py_NewRef(links);
-    self->token = Py_NewRef(Py_None), self->waiting = Py_NewRef(Py_None);
+    self->token = Py_NewRef(Py_None);
     self->key = here << 32 | there;
     return 0;
 }
 
 static int flow_traverse(Flow *self, visitproc visit, void *arg) {
-    Py_VISIT(self->sender); Py_VISIT(self->receiver); Py_VISIT(self->token); Py_VISIT(self->waiting); Py_VISIT(self->links);
+    Py_VISIT(self->sender); Py_VISIT(self->receiver); Py_VISIT(self->token); Py_VISIT(self->links);
+    for (Waiting *each = self->waiting; each; each = each->next) Py_VISIT(each->token);
     return 0;
 }
+
+static int wait_behind(Flow *flow, double nbytes, PyObject *token) {
+    Waiting *last = malloc(sizeof *last);
+    if (last == NULL) { PyErr_NoMemory(); return -1; }
+    *last = (Waiting){nbytes, Py_NewRef(token), NULL};
+    if (flow->waiting) flow->latest->next = last; else flow->waiting = last;
+    flow->latest = last;
+    return 0;
+}
+
+static PyObject *take_waiting(Flow *flow, double *nbytes) {
+    Waiting *first = flow->waiting;
+    PyObject *token = first->token;
+    *nbytes = first->nbytes, flow->waiting = first->next;
+    free(first);
+    return token;
+}
+
 static int flow_clear(Flow *self) {
-    Py_CLEAR(self->sender); Py_CLEAR(self->receiver); Py_CLEAR(self->token); Py_CLEAR(self->waiting);
+    double nbytes;
+    Py_CLEAR(self->sender); Py_CLEAR(self->receiver); Py_CLEAR(self->token);
+    while (self->waiting) Py_DECREF(take_waiting(self, &nbytes));
     return 0;       /* the links stay: it may still be on them */
 }
 static void flow_dealloc(Flow *self) {
@@ -156,7 +187,7 @@ static void flow_dealloc(Flow *self) {
 static PyMemberDef flow_members[] = {
     {"sender", T_OBJECT_EX, AT(sender), READONLY, NULL},    {"receiver", T_OBJECT_EX, AT(receiver), READONLY, NULL},
     {"links", T_OBJECT_EX, AT(links), READONLY, NULL},      {"token", T_OBJECT_EX, AT(token), 0, NULL},
-    {"waiting", T_OBJECT_EX, AT(waiting), 0, NULL},         {"key", T_LONGLONG, AT(key), READONLY, NULL},
+    {"key", T_LONGLONG, AT(key), READONLY, NULL},
     {"alone", T_DOUBLE, AT(alone), 0, NULL},                {"latency", T_DOUBLE, AT(latency), READONLY, NULL},
     {"round_trip", T_DOUBLE, AT(round_trip), READONLY, NULL}, {"remaining", T_DOUBLE, AT(remaining), 0, NULL},
     {"rate", T_DOUBLE, AT(rate), READONLY, NULL},           {"busy", T_BOOL, AT(busy), 0, NULL},
@@ -165,7 +196,7 @@ static PyMemberDef flow_members[] = {
 };
 
 static PyTypeObject FlowType = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "polyrhythm.core.simulator._sharing.Connection",
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "polyrhythm.core.simulator._traffic.Connection",
     .tp_basicsize = sizeof(Flow), .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, .tp_new = PyType_GenericNew,
     .tp_init = (initproc)flow_init, .tp_traverse = (traverseproc)flow_traverse, .tp_clear = (inquiry)flow_clear,
     .tp_dealloc = (destructor)flow_dealloc, .tp_members = flow_members, .tp_doc = "The connection from one actor to another.",
@@ -373,7 +404,7 @@ static void drop(End *end) {
     if (end->flow) Py_DECREF(end->flow); else release(end->group);
 }
 
-static void sink(Sharing *self, Py_ssize_t place) {
+static void sink(Traffic *self, Py_ssize_t place) {
     End moved = self->ends[place];
     for (Py_ssize_t child; (child = 2 * place + 1) < self->size; place = child) {
         if (child + 1 < self->size && before(&self->ends[child + 1], &self->ends[child])) child++;
@@ -383,13 +414,13 @@ static void sink(Sharing *self, Py_ssize_t place) {
     self->ends[place] = moved;
 }
 
-static End pop(Sharing *self) {
+static End pop(Traffic *self) {
     End first = self->ends[0];
     if (--self->size) self->ends[0] = self->ends[self->size], sink(self, 0);
     return first;
 }
 
-static int push(Sharing *self, End end) {
+static int push(Traffic *self, End end) {
     if (self->size == self->room && grow((void **)&self->ends, &self->room, sizeof(End)) < 0) return -1;
     if (end.flow) Py_INCREF(end.flow); else end.group->references++;
     Py_ssize_t place = self->size++;
@@ -398,7 +429,7 @@ static int push(Sharing *self, End end) {
     return 0;
 }
 
-static int expect(Sharing *self, Flow *flow, double now) {
+static int expect(Traffic *self, Flow *flow, double now) {
     flow->since = now;
     flow->generation = ++self->expected;
     if (flow->rate == 0.0) { PyErr_SetString(PyExc_ZeroDivisionError, "float division by zero"); return -1; }
@@ -407,14 +438,14 @@ static int expect(Sharing *self, Flow *flow, double now) {
 
 /* Sharing */
 
-static int disturb(Sharing *self, Group *group) {
+static int disturb(Traffic *self, Group *group) {
     if (group->disturbed) return 0;
     if (append(&self->groups, group) < 0) return -1;
     group->disturbed = 1, group->references++, self->changed = 1;
     return 0;
 }
 
-static int touch(Sharing *self, Link *link) {
+static int touch(Traffic *self, Link *link) {
     if (append(&self->touched, link) < 0) return -1;
     Py_INCREF(link);
     self->changed = 1;
@@ -426,7 +457,7 @@ static int by_key(const void *a, const void *b) {
     return (x->key > y->key) - (x->key < y->key);
 }
 
-static int attach(Sharing *self, double now, List *seeds) {
+static int attach(Traffic *self, double now, List *seeds) {
     List started = self->started;
     int failed = 0;
     self->started = (List){0};
@@ -450,7 +481,7 @@ static int attach(Sharing *self, double now, List *seeds) {
     return failed ? -1 : 0;
 }
 
-static int gather(Sharing *self, Flow *seed, List *flows, List *groups) {
+static int gather(Traffic *self, Flow *seed, List *flows, List *groups) {
     seed->mark = self->stamp;
     if (append(flows, seed) < 0) return -1;
     for (Py_ssize_t k = 0; k < flows->size; k++) {
@@ -474,7 +505,7 @@ static int gather(Sharing *self, Flow *seed, List *flows, List *groups) {
     return 0;
 }
 
-static int merge(Sharing *self, List *flows, List *groups, double now) {
+static int merge(Traffic *self, List *flows, List *groups, double now) {
     Group *group = groups->size ? groups->items[0] : NULL;
     for (Py_ssize_t g = 1; g < groups->size; g++)
         if (((Group *)groups->items[g])->size > group->size) group = groups->items[g];
@@ -494,7 +525,7 @@ static int merge(Sharing *self, List *flows, List *groups, double now) {
     return disturb(self, group);
 }
 
-static int share(Sharing *self, List *seeds, double now) {
+static int share(Traffic *self, List *seeds, double now) {
     List flows = {0}, groups = {0};
     int failed = 0;
     self->stamp++;
@@ -518,7 +549,7 @@ static int share(Sharing *self, List *seeds, double now) {
     return failed ? -1 : 0;
 }
 
-static int solve_groups(Sharing *self, double now) {
+static int solve_groups(Traffic *self, double now) {
     int failed = 0;
     for (Py_ssize_t g = 0; g < self->groups.size; g++) {
         Group *group = self->groups.items[g];
@@ -540,7 +571,7 @@ static int solve_groups(Sharing *self, double now) {
     return failed ? -1 : 0;
 }
 
-static void tidy(Sharing *self) {
+static void tidy(Traffic *self) {
     Py_ssize_t kept = 0;
     for (Py_ssize_t k = 0; k < self->size; k++)
         if (outdated(&self->ends[k])) drop(&self->ends[k]); else self->ends[kept++] = self->ends[k];
@@ -549,9 +580,7 @@ static void tidy(Sharing *self) {
     self->tidy_at = TIDY + 2 * kept;
 }
 
-static PyObject *solve(Sharing *self, PyObject *given) {
-    double now = PyFloat_AsDouble(given);
-    if (now == -1.0 && PyErr_Occurred()) return NULL;
+static int solve(Traffic *self, double now) {
     List seeds = {0};
     int failed = self->started.size && attach(self, now, &seeds) < 0;
     for (Py_ssize_t g = 0; g < self->groups.size && !failed; g++) {
@@ -567,40 +596,161 @@ static PyObject *solve(Sharing *self, PyObject *given) {
     self->touched.size = 0;
     failed = failed || (seeds.size && share(self, &seeds, now) < 0);
     free(seeds.items);
-    if (failed || (self->groups.size && solve_groups(self, now) < 0)) return NULL;
+    if (failed || (self->groups.size && solve_groups(self, now) < 0)) return -1;
     self->changed = 0;
     if (self->size > self->tidy_at) tidy(self);
-    Py_RETURN_NONE;
+    return 0;
 }
 
-static PyObject *next_end(Sharing *self, PyObject *none) {
+static double next_end(Traffic *self) {
     while (self->size && outdated(&self->ends[0])) { End end = pop(self); drop(&end); }
-    return PyFloat_FromDouble(self->size ? self->ends[0].time : INFINITY);
+    return self->size ? self->ends[0].time : INFINITY;
 }
 
-static PyObject *first_end(Sharing *self, PyObject *none) { return PyFloat_FromDouble(self->size ? self->ends[0].time : INFINITY); }
-
-static PyObject *take_ended(Sharing *self, PyObject *given) {
-    double limit = PyFloat_AsDouble(given);
-    if (limit == -1.0 && PyErr_Occurred()) return NULL;
-    List found = {0};
+static int take_ended(Traffic *self, double limit, List *found) {
     int failed = 0;
     while (self->size && self->ends[0].time <= limit && !failed) {
         End end = pop(self);
         if (!outdated(&end)) {
-            if (end.flow) failed = append(&found, end.flow) < 0;
+            if (end.flow) failed = append(found, end.flow) < 0;
             else
                 for (Py_ssize_t k = 0; k < end.group->size && !failed; k++)
-                    if (end.group->ends[k] <= limit) failed = append(&found, end.group->flows[k]) < 0;
+                    if (end.group->ends[k] <= limit) failed = append(found, end.group->flows[k]) < 0;
         }
         drop(&end);     /* what has ended is attached, and so kept */
     }
-    if (found.size > 1) qsort(found.items, (size_t)found.size, sizeof(void *), by_key);
-    PyObject *ended = failed ? NULL : PyList_New(found.size);
-    for (Py_ssize_t k = 0; ended && k < found.size; k++) PyList_SET_ITEM(ended, k, Py_NewRef((PyObject *)found.items[k]));
-    free(found.items);
-    return ended;
+    if (found->size > 1) qsort(found->items, (size_t)found->size, sizeof(void *), by_key);
+    return failed ? -1 : 0;
 }
+
+static int begin(Traffic *self, Flow *flow) {
+    if (append(&self->started, flow) < 0) return -1;
+    Py_INCREF(flow);
+    self->changed = 1;
+    return 0;
+}
+
+static int restart(Traffic *self, Flow *flow, double nbytes) {
+    if (flow->group == NULL) {
+        flow->remaining = nbytes;
+        return expect(self, flow, self->time);
+    }
+    if (disturb(self, flow->group) < 0) return -1;
+    settle(flow->group, self->time);
+    flow->group->remaining[flow->slot] = nbytes;
+    return 0;
+}
+
+static int detach(Traffic *self, Flow *flow) {      /* may drop the last reference to it */
+    if (flow->group) {
+        if (disturb(self, flow->group) < 0) return -1;
+        group_remove(flow->group, flow, self->time);
+    } else {
+        flow->remaining -= flow->rate * (self->time - flow->since);
+    }
+    flow->rate = 0.0;
+    flow->generation++;
+    flow->attached = 0;
+    take_off(flow);
+    if (flow->previous) flow->previous->next = flow->next; else self->attached = flow->next;
+    if (flow->next) flow->next->previous = flow->previous;
+    int failed = 0;
+    for (int k = 0; k < flow->places && !failed; k++) {
+        Link *link = flow->path[k];
+        if (!link->count) link->group = NULL;
+        else if (link->group == NULL) failed = touch(self, link) < 0;
+    }
+    Py_DECREF(flow);
+    return failed ? -1 : 0;
+}
+
+/* Deliveries */
+
+static int comes_before(const Delivery *a, const Delivery *b) {
+    if (a->time != b->time) return a->time < b->time;
+    if (a->key != b->key) return a->key < b->key;
+    return a->number < b->number;
+}
+
+static int deliver(Traffic *self, Delivery last) {
+    if (self->under_way == self->delivery_room && grow((void **)&self->deliveries, &self->delivery_room, sizeof(Delivery)) < 0) return -1;
+    Py_INCREF(last.token);
+    Py_ssize_t place = self->under_way++;
+    for (Py_ssize_t parent; place && comes_before(&last, &self->deliveries[parent = (place - 1) / 2]); place = parent)
+        self->deliveries[place] = self->deliveries[parent];
+    self->deliveries[place] = last;
+    return 0;
+}
+
+static PyObject *delivered(Traffic *self) {
+    PyObject *token = self->deliveries[0].token;
+    Delivery moved = self->deliveries[--self->under_way];
+    Py_ssize_t place = 0;
+    for (Py_ssize_t child; (child = 2 * place + 1) < self->under_way; place = child) {
+        if (child + 1 < self->under_way && comes_before(&self->deliveries[child + 1], &self->deliveries[child])) child++;
+        if (!comes_before(&self->deliveries[child], &moved)) break;
+        self->deliveries[place] = self->deliveries[child];
+    }
+    if (self->under_way) self->deliveries[place] = moved;
+    return token;
+}
+
+static long count_sending(Traffic *self, Flow *flow, long more) {      /* how many connections of its sender are busy now; -1 and an error */
+    PyObject *before = PyObject_GetAttr(flow->sender, self->word_sending);
+    if (before == NULL) return -1;
+    long count = PyLong_AsLong(before) + more;
+    Py_DECREF(before);
+    PyObject *now = PyErr_Occurred() ? NULL : PyLong_FromLong(count);
+    int failed = now == NULL || PyObject_SetAttr(flow->sender, self->word_sending, now) < 0;
+    Py_XDECREF(now);
+    return failed ? -1 : count;
+}
+
+static int note_silence(Traffic *self, Flow *flow, PyObject *receiver) {        /* takes the reference to the receiver's name */
+    PyObject *sender = PyObject_GetAttr(flow->sender, self->word_name);
+    PyObject *way = sender && receiver ? PyTuple_Pack(2, sender, receiver) : NULL;
+    int failed = way == NULL || PyList_Append(self->fell_silent, way) < 0;
+    Py_XDECREF(sender), Py_XDECREF(receiver), Py_XDECREF(way);
+    return failed ? -1 : 0;
+}
+
+static int fall_silent(Traffic *self, Flow *flow) {
+    flow->busy = 0;
+    Py_SETREF(flow->token, Py_NewRef(Py_None));
+    long left = count_sending(self, flow, -1);
+    if (left < 0) return -1;
+    if (flow->watched) {
+        flow->watched = 0;
+        if (note_silence(self, flow, PyObject_GetAttr(flow->receiver, self->word_name)) < 0) return -1;
+    }
+    return left ? 0 : note_silence(self, flow, PyUnicode_FromString(""));
+}
+
+static int arrives(Traffic *self, Flow *flow, double *time) {
+    if (self->arrival == Py_None) { *time = self->time + flow->latency; return 0; }
+    PyObject *now = PyFloat_FromDouble(self->time), *found = NULL;
+    if (now) found = PyObject_CallFunctionObjArgs(self->arrival, (PyObject *)flow, now, NULL);
+    Py_XDECREF(now);
+    if (found == NULL) return -1;
+    *time = PyFloat_AsDouble(found);
+    Py_DECREF(found);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+static int finish(Traffic *self, Flow *flow) {
+    double time, nbytes;
+    self->delivered++;
+    if (arrives(self, flow, &time) < 0 || deliver(self, (Delivery){time, flow->key, self->delivered, flow->token}) < 0) return -1;
+    if (flow->waiting) {
+        PyObject *token = take_waiting(flow, &nbytes);
+        Py_SETREF(flow->token, token);
+        return restart(self, flow, nbytes);
+    }
+    if (fall_silent(self, flow) < 0 || PyList_Append(self->idle, (PyObject *)flow) < 0) return -1;
+    return detach(self, flow);
+}
+
+/* The calls of Python */
 
 static Flow *flow_of(PyObject *given) {
     if (PyObject_TypeCheck(given, &FlowType)) return (Flow *)given;
@@ -608,79 +758,135 @@ static Flow *flow_of(PyObject *given) {
     return NULL;
 }
 
-static PyObject *begin(Sharing *self, PyObject *given) {
+static PyObject *start(Traffic *self, PyObject *const *args, Py_ssize_t count) {
+    if (count != 3) { PyErr_SetString(PyExc_TypeError, "a connection, bytes and a token are needed"); return NULL; }
+    Flow *flow = flow_of(args[0]);
+    if (flow == NULL) return NULL;
+    double nbytes = PyFloat_AsDouble(args[1]);
+    if (nbytes == -1.0 && PyErr_Occurred()) return NULL;
+    if (flow->busy) {
+        if (wait_behind(flow, nbytes, args[2]) < 0) return NULL;
+        Py_RETURN_FALSE;
+    }
+    if (count_sending(self, flow, 1) < 0) return NULL;
+    flow->busy = 1, flow->remaining = nbytes;
+    Py_SETREF(flow->token, Py_NewRef(args[2]));
+    if (flow->cuts) Py_RETURN_FALSE;
+    if (begin(self, flow) < 0) return NULL;
+    Py_RETURN_TRUE;
+}
+
+static PyObject *hold(Traffic *self, PyObject *given) {
     Flow *flow = flow_of(given);
-    if (flow == NULL || append(&self->started, flow) < 0) return NULL;
-    Py_INCREF(flow);
-    self->changed = 1;
+    if (flow == NULL) return NULL;
+    int failed = 0;
+    if (flow->attached && flow->cuts) failed = detach(self, flow) < 0;
+    else if (flow->busy && !flow->attached && !flow->cuts) failed = begin(self, flow) < 0;
+    if (failed) return NULL;
     Py_RETURN_NONE;
 }
 
-static PyObject *restart(Sharing *self, PyObject *const *args, Py_ssize_t count) {
-    if (count != 3) { PyErr_SetString(PyExc_TypeError, "a connection, bytes and a time are needed"); return NULL; }
-    Flow *flow = flow_of(args[0]);
-    double nbytes = PyFloat_AsDouble(args[1]), now = PyFloat_AsDouble(args[2]);
-    if (flow == NULL || PyErr_Occurred()) return NULL;
-    if (flow->group) {
-        if (disturb(self, flow->group) < 0) return NULL;
-        settle(flow->group, now);
-        flow->group->remaining[flow->slot] = nbytes;
-    } else {
-        flow->remaining = nbytes;
-        if (expect(self, flow, now) < 0) return NULL;
-    }
-    Py_RETURN_NONE;
-}
-
-static PyObject *detach(Sharing *self, PyObject *const *args, Py_ssize_t count) {
-    if (count != 2) { PyErr_SetString(PyExc_TypeError, "a connection and a time are needed"); return NULL; }
-    Flow *flow = flow_of(args[0]);
-    double now = PyFloat_AsDouble(args[1]);
-    if (flow == NULL || PyErr_Occurred()) return NULL;
-    if (flow->group) {
-        if (disturb(self, flow->group) < 0) return NULL;
-        group_remove(flow->group, flow, now);
-    } else {
-        flow->remaining -= flow->rate * (now - flow->since);
-    }
-    flow->rate = 0.0;
-    flow->generation++;
-    if (flow->attached) {
-        flow->attached = 0;
-        take_off(flow);
-        if (flow->previous) flow->previous->next = flow->next; else self->attached = flow->next;
-        if (flow->next) flow->next->previous = flow->previous;
-        for (int k = 0; k < flow->places; k++) {
-            Link *link = flow->path[k];
-            if (!link->count) link->group = NULL;
-            else if (link->group == NULL && touch(self, link) < 0) return NULL;
-        }
-        Py_DECREF(flow);
-    }
-    Py_RETURN_NONE;
-}
-
-static PyObject *resize(Sharing *self, PyObject *given) {
+static PyObject *resize(Traffic *self, PyObject *given) {
     if (!PyObject_TypeCheck(given, &LinkType)) { PyErr_SetString(PyExc_TypeError, "a link of this module is needed"); return NULL; }
     Link *link = (Link *)given;
     if ((link->group ? disturb(self, link->group) : touch(self, link)) < 0) return NULL;
     Py_RETURN_NONE;
 }
 
-static int sharing_init(Sharing *self, PyObject *args, PyObject *named) {
-    static char *names[] = {"few", NULL};
-    self->tidy_at = TIDY;
-    return PyArg_ParseTupleAndKeywords(args, named, "n", names, &self->few) ? 0 : -1;
+static PyObject *next_time(Traffic *self, PyObject *none) {
+    if (self->changed && solve(self, self->time) < 0) return NULL;
+    double end = next_end(self);
+    return PyFloat_FromDouble(self->under_way && self->deliveries[0].time < end ? self->deliveries[0].time : end);
 }
 
-static int sharing_traverse(Sharing *self, visitproc visit, void *arg) {
+static int end_until(Traffic *self, double now, double look) {      /* 1 where it stops before `look` */
+    if (self->changed && solve(self, self->time) < 0) return -1;
+    List ended = {0};
+    int failed = 0, stopped = 0;
+    while (!failed) {
+        double end = self->size ? self->ends[0].time : INFINITY;
+        if (look <= now && look < end) {
+            if (look > self->time) self->time = look;
+            stopped = 1;
+            break;
+        }
+        if (end > now) break;
+        double instant = end > self->time ? end : self->time;       /* rounding may put an end a hair before the change that moved it */
+        ended.size = 0;
+        failed = take_ended(self, instant * (1 + TOLERANCE), &ended) < 0;
+        if (failed || !ended.size) continue;
+        self->time = instant;
+        for (Py_ssize_t k = 0; k < ended.size && !failed; k++) failed = finish(self, ended.items[k]) < 0;
+        failed = failed || (self->changed && solve(self, instant) < 0);
+    }
+    free(ended.items);
+    return failed ? -1 : stopped;
+}
+
+static PyObject *run(Traffic *self, PyObject *const *args, Py_ssize_t count) {
+    if (count != 2) { PyErr_SetString(PyExc_TypeError, "two times are needed"); return NULL; }
+    double now = PyFloat_AsDouble(args[0]), look = PyFloat_AsDouble(args[1]);
+    if (PyErr_Occurred() || PyList_SetSlice(self->idle, 0, PyList_GET_SIZE(self->idle), NULL) < 0) return NULL;
+    int stopped = end_until(self, now, look);
+    if (stopped) return stopped < 0 ? NULL : Py_NewRef(Py_True);
+    if (now < self->time) {
+        PyObject *then = PyFloat_FromDouble(self->time);
+        if (then) PyErr_Format(PyExc_ValueError, "time went back from %R to %R", then, args[0]);
+        Py_XDECREF(then);
+        return NULL;
+    }
+    self->time = now;
+    Py_RETURN_FALSE;
+}
+
+static PyObject *take(Traffic *self, PyObject *none) {
+    PyObject *tokens = PyList_New(0);
+    while (tokens && self->under_way && self->deliveries[0].time <= self->time) {
+        PyObject *token = delivered(self);
+        if (PyList_Append(tokens, token) < 0) Py_CLEAR(tokens);
+        Py_DECREF(token);
+    }
+    return tokens;
+}
+
+static PyObject *lose(Traffic *self, PyObject *given) {
+    Flow *flow = flow_of(given);
+    double nbytes;
+    PyObject *lost = flow ? PyList_New(0) : NULL;
+    if (lost == NULL || (flow->attached && detach(self, flow) < 0)) { Py_XDECREF(lost); return NULL; }
+    if (!flow->busy) return lost;
+    int failed = PyList_Append(lost, flow->token) < 0;
+    while (flow->waiting) {
+        PyObject *token = take_waiting(flow, &nbytes);
+        failed = failed || PyList_Append(lost, token) < 0;
+        Py_DECREF(token);
+    }
+    if (failed || fall_silent(self, flow) < 0) Py_CLEAR(lost);
+    return lost;
+}
+
+static int traffic_init(Traffic *self, PyObject *args, PyObject *named) {
+    static char *names[] = {"few", "arrival", NULL};
+    PyObject *arrival = Py_None;
+    if (self->fell_silent) { PyErr_SetString(PyExc_ValueError, "traffic is made once"); return -1; }
+    if (!PyArg_ParseTupleAndKeywords(args, named, "n|O", names, &self->few, &arrival)) return -1;
+    self->tidy_at = TIDY;
+    self->arrival = Py_NewRef(arrival);
+    self->fell_silent = PyList_New(0), self->idle = PyList_New(0);
+    self->word_sending = PyUnicode_InternFromString("sending"), self->word_name = PyUnicode_InternFromString("name");
+    return self->fell_silent && self->idle && self->word_sending && self->word_name ? 0 : -1;
+}
+
+static int traffic_traverse(Traffic *self, visitproc visit, void *arg) {
     for (Py_ssize_t k = 0; k < self->started.size; k++) Py_VISIT((PyObject *)self->started.items[k]);
     for (Py_ssize_t k = 0; k < self->size; k++) Py_VISIT((PyObject *)self->ends[k].flow);
+    for (Py_ssize_t k = 0; k < self->under_way; k++) Py_VISIT(self->deliveries[k].token);
     for (Flow *flow = self->attached; flow; flow = flow->next) Py_VISIT((PyObject *)flow);
+    Py_VISIT(self->fell_silent); Py_VISIT(self->idle); Py_VISIT(self->arrival);
     return 0;
 }
 
-static int sharing_clear(Sharing *self) {
+static int traffic_clear(Traffic *self) {
     Flow *flow = self->attached;
     self->attached = NULL;
     for (Flow *next; flow; flow = next) {
@@ -694,43 +900,50 @@ static int sharing_clear(Sharing *self) {
     while (self->touched.size) Py_DECREF((PyObject *)self->touched.items[--self->touched.size]);
     while (self->groups.size) release(self->groups.items[--self->groups.size]);
     while (self->size) drop(&self->ends[--self->size]);
+    while (self->under_way) Py_DECREF(self->deliveries[--self->under_way].token);
+    Py_CLEAR(self->fell_silent); Py_CLEAR(self->idle); Py_CLEAR(self->arrival);
     return 0;
 }
 
-static void sharing_dealloc(Sharing *self) {
+static void traffic_dealloc(Traffic *self) {
     PyObject_GC_UnTrack(self);
-    sharing_clear(self);
-    free(self->started.items), free(self->touched.items), free(self->groups.items), free(self->ends);
+    traffic_clear(self);
+    Py_CLEAR(self->word_sending); Py_CLEAR(self->word_name);
+    free(self->started.items), free(self->touched.items), free(self->groups.items), free(self->ends), free(self->deliveries);
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 
-static PyMethodDef sharing_methods[] = {
-    {"next_end", (PyCFunction)next_end, METH_NOARGS, NULL},
-    {"first_end", (PyCFunction)first_end, METH_NOARGS, NULL},
-    {"take_ended", (PyCFunction)take_ended, METH_O, NULL},
-    {"begin", (PyCFunction)begin, METH_O, NULL},
-    {"restart", (PyCFunction)(void (*)(void))restart, METH_FASTCALL, NULL},
-    {"detach", (PyCFunction)(void (*)(void))detach, METH_FASTCALL, NULL},
+static PyMethodDef traffic_methods[] = {
+    {"start", (PyCFunction)(void (*)(void))start, METH_FASTCALL, NULL},
+    {"hold", (PyCFunction)hold, METH_O, NULL},
     {"resize", (PyCFunction)resize, METH_O, NULL},
-    {"solve", (PyCFunction)solve, METH_O, NULL},
+    {"next_time", (PyCFunction)next_time, METH_NOARGS, NULL},
+    {"run", (PyCFunction)(void (*)(void))run, METH_FASTCALL, NULL},
+    {"take", (PyCFunction)take, METH_NOARGS, NULL},
+    {"lose", (PyCFunction)lose, METH_O, NULL},
     {NULL},
 };
-static PyMemberDef sharing_members[] = {{"changed", T_BOOL, offsetof(Sharing, changed), READONLY, NULL}, {NULL}};
-
-static PyTypeObject SharingType = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "polyrhythm.core.simulator._sharing.Sharing",
-    .tp_basicsize = sizeof(Sharing), .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, .tp_new = PyType_GenericNew,
-    .tp_init = (initproc)sharing_init, .tp_traverse = (traverseproc)sharing_traverse, .tp_clear = (inquiry)sharing_clear,
-    .tp_dealloc = (destructor)sharing_dealloc, .tp_methods = sharing_methods, .tp_members = sharing_members,
-    .tp_doc = "The flows on the links.",
+static PyMemberDef traffic_members[] = {
+    {"time", T_DOUBLE, offsetof(Traffic, time), READONLY, NULL},
+    {"fell_silent", T_OBJECT_EX, offsetof(Traffic, fell_silent), READONLY, NULL},
+    {"idle", T_OBJECT_EX, offsetof(Traffic, idle), READONLY, NULL},
+    {NULL},
 };
 
-static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, .m_name = "_sharing", .m_size = -1};
+static PyTypeObject TrafficType = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "polyrhythm.core.simulator._traffic.Traffic",
+    .tp_basicsize = sizeof(Traffic), .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, .tp_new = PyType_GenericNew,
+    .tp_init = (initproc)traffic_init, .tp_traverse = (traverseproc)traffic_traverse, .tp_clear = (inquiry)traffic_clear,
+    .tp_dealloc = (destructor)traffic_dealloc, .tp_methods = traffic_methods, .tp_members = traffic_members,
+    .tp_doc = "What flows on connections, and what is delivered.",
+};
 
-PyMODINIT_FUNC PyInit__sharing(void) {
+static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, .m_name = "_traffic", .m_size = -1};
+
+PyMODINIT_FUNC PyInit__traffic(void) {
     PyObject *made = PyModule_Create(&module);
     if (made == NULL || PyModule_AddType(made, &LinkType) < 0 || PyModule_AddType(made, &FlowType) < 0 ||
-        PyModule_AddType(made, &SharingType) < 0) {
+        PyModule_AddType(made, &TrafficType) < 0) {
         Py_XDECREF(made);
         return NULL;
     }
