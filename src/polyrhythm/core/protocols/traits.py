@@ -203,7 +203,8 @@ class TopologyTraits:
     others are sent in part. `late`: by how many steps a response comes later. `tolerates_loss`: the others can continue without a worker
     even if they wait for each other; `forwards`: they cannot, even if they do not wait, because each sends on what others have sent it.
     `least_eigenvalue`, for a number of workers, is that of its mixing matrix, where this is symmetric, doubly stochastic and the same in
-    every exchange. `takes`: the settings that a controller may change. `spare_servers`: how many servers may be lost.
+    every exchange. `takes`: the settings that a controller may change. `spare_servers`: how many servers may be lost. `rounds`: sums are
+    rounded on their way by more than their type does.
     """
 
     payloads: frozenset[Payload]
@@ -217,6 +218,7 @@ class TopologyTraits:
     takes: frozenset[ControlledSetting] = frozenset()
     forwards: bool = False
     spare_servers: int = 0
+    rounds: bool = False
 
     def __post_init__(self) -> None:
         _only_capabilities("TopologyTraits", provides=self.provides, requires=self.requires)

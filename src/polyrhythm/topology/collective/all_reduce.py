@@ -9,6 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from polyrhythm.core.kernel.effects import Rounding
 from polyrhythm.core.protocols.algorithm import Algorithm
 from polyrhythm.core.protocols.responses import ApplyInPlace, Response
 from polyrhythm.core.protocols.result_source import FirstWorker
@@ -28,13 +29,16 @@ from polyrhythm.topology.own_gradient import OwnGradient
 class AllReduce:
     """Collective requests among the workers alone; `algorithm` makes the sums: Ring, Direct, Tree, Butterfly, Fastest."""
 
-    traits: ClassVar = TopologyTraits(
-        DIFFERENCES, "collectively", COLLECTIVE
-    )  # the mean of weights is the mean of what was done to equal weights
     service: ClassVar[None] = None
     result: ClassVar = FirstWorker()
 
     algorithm: Algorithm = field(default_factory=Ring)
+
+    @property
+    def traits(self) -> TopologyTraits:
+        """Sums among all workers."""
+        rounds = self.algorithm.rounding is not Rounding.NONE
+        return TopologyTraits(DIFFERENCES, "collectively", COLLECTIVE, rounds=rounds)  # a mean of weights is that of changes to equal ones
 
     def workers(self, available: int) -> int:
         return available

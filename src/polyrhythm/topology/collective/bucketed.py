@@ -40,7 +40,6 @@ class Bucketed:
     something else than an all-reduce is wrapped.
     """
 
-    traits: ClassVar = TopologyTraits(frozenset({Payload.GRADIENT}), "collectively", COLLECTIVE)
     service: ClassVar[None] = None
     result: ClassVar = FirstWorker()
 
@@ -55,6 +54,11 @@ class Bucketed:
             )
         if not self.nbytes >= 1:
             raise CompositionError(f"Bucketed(nbytes={self.nbytes}) is no size: give 1 byte or more, for example 4 * 2**20.")
+
+    @property
+    def traits(self) -> TopologyTraits:
+        """Sums of buckets."""
+        return TopologyTraits(frozenset({Payload.GRADIENT}), "collectively", COLLECTIVE, rounds=self.topology.traits.rounds)
 
     def workers(self, available: int) -> int:
         return self.topology.workers(available)

@@ -57,7 +57,8 @@ class Delayed:
     def traits(self) -> TopologyTraits:
         """Sums whose results come `steps` steps later."""
         provides = COLLECTIVE - {Capability.MEAN, Capability.OWN_WEIGHTS} if self.steps else COLLECTIVE
-        return TopologyTraits(frozenset({Payload.GRADIENT, Payload.UPDATE}), "collectively", provides, late=self.steps)
+        rounds, payloads = self.topology.traits.rounds, frozenset({Payload.GRADIENT, Payload.UPDATE})
+        return TopologyTraits(payloads, "collectively", provides, late=self.steps, rounds=rounds)
 
     def workers(self, available: int) -> int:
         return self.topology.workers(available)

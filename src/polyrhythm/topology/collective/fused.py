@@ -33,7 +33,6 @@ class Fused:
     CompositionError for a time or a size that is none, and where something else than an all-reduce is wrapped.
     """
 
-    traits: ClassVar = TopologyTraits(frozenset({Payload.GRADIENT}), "collectively", COLLECTIVE)
     service: ClassVar[None] = None
     result: ClassVar = FirstWorker()
 
@@ -57,6 +56,11 @@ class Fused:
                 f"Fused(nbytes={self.nbytes}, cycle_seconds={self.cycle_seconds}) cannot be: give a buffer of 0 bytes, which "
                 "fuses nothing, or more, and a cycle of more than 0 seconds."
             )
+
+    @property
+    def traits(self) -> TopologyTraits:
+        """Sums of fused tensors."""
+        return TopologyTraits(frozenset({Payload.GRADIENT}), "collectively", COLLECTIVE, rounds=self.topology.traits.rounds)
 
     def workers(self, available: int) -> int:
         return self.topology.workers(available)

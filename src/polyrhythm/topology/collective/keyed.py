@@ -30,7 +30,6 @@ class Keyed:
     two. Raises CompositionError where something else than an all-reduce is wrapped.
     """
 
-    traits: ClassVar = TopologyTraits(frozenset({Payload.GRADIENT}), "collectively", COLLECTIVE)
     service: ClassVar[None] = None
     result: ClassVar = FirstWorker()
 
@@ -39,6 +38,11 @@ class Keyed:
     def __post_init__(self) -> None:
         if not isinstance(self.topology, AllReduce):  # not a choice between pieces: what is annotated, for those who do not check types
             raise CompositionError(f"Keyed({self.topology!r}) is for sums of gradients, tensor by tensor: give it AllReduce(...).")
+
+    @property
+    def traits(self) -> TopologyTraits:
+        """Sums of single tensors."""
+        return TopologyTraits(frozenset({Payload.GRADIENT}), "collectively", COLLECTIVE, rounds=self.topology.traits.rounds)
 
     def workers(self, available: int) -> int:
         return self.topology.workers(available)
