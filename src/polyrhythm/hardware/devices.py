@@ -102,11 +102,12 @@ def load_all(path_or_name: str | Path) -> DevicesGiven:
     return DevicesGiven(tuple(machine for machine, _ in found), tuple(written.paces), server, tuple(terms for _, terms in found))
 
 
-def device_json(machine: Machine) -> str:
-    """The description of `machine`, as a file for `load`."""
-    written: object = machine
+def device_json(machine: Machine, terms: MachineTerms = PLAIN) -> str:
+    """The description of `machine` and the terms on which it can be had, as a file for `load`."""
+    written = msgspec.to_builtins(machine)
     if isinstance(machine, Device):
         written = {"name": machine.name, "flops": machine.flops, "overhead": machine.overhead_seconds}
+    written |= msgspec.to_builtins(terms)
     return msgspec.json.format(msgspec.json.encode(written), indent=2).decode() + "\n"
 
 

@@ -20,9 +20,9 @@ from polyrhythm.tools.cli.calibrated import write_device
 from polyrhythm.tools.cli.failures import notice, show_error
 from polyrhythm.tools.cli.output import console, print_json, reserved, silent
 from polyrhythm.tools.cli.prepare import Prepared, Typed, prepared
+from polyrhythm.tools.measuring.machine_speed import machine_here
 from polyrhythm.tools.planner.answer import INTERRUPTED, Plan
 from polyrhythm.tools.planner.change_now import advice, run_own
-from polyrhythm.tools.planner.here import machine_here
 from polyrhythm.tools.planner.page import write
 from polyrhythm.tools.planner.plan import HERE, PlanRequest
 from polyrhythm.tools.planner.planner import Planner

@@ -26,11 +26,11 @@ from polyrhythm.hardware.devices import Machine
 from polyrhythm.hardware.fleet import Fleet, fleet
 from polyrhythm.hardware.network import Network
 from polyrhythm.systems import SYSTEMS
+from polyrhythm.tools.measuring.machine_speed import machine_here
 from polyrhythm.tools.planner.answer import Plan
 from polyrhythm.tools.planner.budget import Budget
 from polyrhythm.tools.planner.data_site import DataSite, fetching_seconds
 from polyrhythm.tools.planner.findings import Findings
-from polyrhythm.tools.planner.here import machine_here
 from polyrhythm.tools.planner.interruptions import Interruptions
 from polyrhythm.tools.planner.invocation import Invocation
 from polyrhythm.tools.planner.measure_cache import MeasureCache

@@ -22,6 +22,7 @@ from polyrhythm.hardware.chosen import chosen_fleet, chosen_network
 from polyrhythm.hardware.faults import FaultSource
 from polyrhythm.hardware.fleet import Fleet
 from polyrhythm.hardware.network import Network
+from polyrhythm.tools.measuring.machine_speed import BATCHES
 from polyrhythm.tools.planner.candidate import Candidate
 from polyrhythm.tools.planner.data_site import DataSite
 from polyrhythm.tools.planner.lengths import LONGER, Length, Observed, length_in
@@ -31,8 +32,6 @@ _SIDE_BY_SIDE = (
     "Gradients of several workers were computed at once where JOB and system allow it: these are runs of `polyrhythm compare --fast`, "
     "whose weights are equal to those without --fast within rounding."
 )
-BATCHES = ("batch_size", "batch")
-"""Names of the setting that is a worker's samples for a step."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,11 @@ from typing import Any, Protocol
 
 from polyrhythm.systems import SYSTEMS
 from polyrhythm.systems.declaration import also_called
+from polyrhythm.tools.measuring.machine_speed import BATCHES
 from polyrhythm.tools.planner.candidate import ALONE, Candidate, Pairs
 from polyrhythm.tools.planner.chosen_machines import EVERY, ChosenMachines, choices_of
 from polyrhythm.tools.planner.lengths import Length
-from polyrhythm.tools.planner.scenario import BATCHES, Scenario, is_positive
+from polyrhythm.tools.planner.scenario import Scenario, is_positive
 
 OPTIONS: Mapping[str, Sequence[Any]] = {
     "tau": (1, 4, 16, 64),

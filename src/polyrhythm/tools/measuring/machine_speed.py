@@ -1,4 +1,4 @@
-"""This machine as a device of the simulator, from timed steps of the JOB.
+"""A machine as a device of the simulator, from steps of the JOB that are timed on it.
 
 A profile charges steps as they were timed, whatever the batch, and then the plan cannot vary the batch. So steps are timed with the JOB's
 own batch and with four times that, and the operations of both are counted: what grows with the operations gives the speed, and the rest is
@@ -13,12 +13,13 @@ from typing import Any
 
 from polyrhythm.core.job_files.settings import Train, settings_of, with_settings
 from polyrhythm.errors import PolyrhythmError
-from polyrhythm.hardware.devices import Device, Machine, Profile
+from polyrhythm.hardware.devices import Device, Profile
 from polyrhythm.tools.measuring.calibrate import device_profile
 from polyrhythm.tools.measuring.timing import shape_of
-from polyrhythm.tools.planner.scenario import BATCHES
 
 NAME = "this machine"
+BATCHES = ("batch_size", "batch")
+"""The usual names of a JOB's setting for its batch."""
 EPOCHS = "epochs"
 _LONGER = 8
 _MORE = 4
@@ -33,7 +34,7 @@ def _timed(train: Train) -> Profile:
     return device_profile(train, steps=_STEPS)
 
 
-def machine_here(train: Train, job: str, settings: Mapping[str, Any], timed: Timed = _timed) -> Machine:
+def machine_here(train: Train, job: str, settings: Mapping[str, Any], timed: Timed = _timed) -> Device | Profile:
     """A device with a speed where the JOB has a setting for its batch, else the measured steps. Raises what the JOB raises."""
     settings = {**settings, **_longer(train, settings)}
     own = with_settings(train, job, settings)
@@ -67,7 +68,7 @@ def _batch(train: Train, settings: Mapping[str, Any]) -> tuple[str, int] | None:
     return None
 
 
-def fitted(profile: Profile, few: tuple[float, float], many: tuple[float, float]) -> Machine:
+def fitted(profile: Profile, few: tuple[float, float], many: tuple[float, float]) -> Device | Profile:
     """The device on which steps of so many operations take so many seconds, each pair (operations, seconds)."""
     if not 0 < few[0] < many[0]:
         return profile

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from polyrhythm.hardware.devices import Device, Profile, device_json, load
-from polyrhythm.tools.planner.here import NAME, fitted, machine_here
+from polyrhythm.tools.measuring.machine_speed import NAME, fitted, machine_here
 
 X = torch.randn(512, 8, generator=torch.Generator().manual_seed(0))
 STEP = Profile(NAME, (0.01, 0.012, 0.011))
