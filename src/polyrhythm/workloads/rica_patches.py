@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
 from polyrhythm.core.job_files.worker import WorkloadWorker
@@ -67,20 +67,25 @@ class RicaPatches:
     def __call__(self, worker: WorkloadWorker) -> None:
         """Train once, as one of the workers."""
         training, test = patches(self.patches, TEST_PATCHES, SIDE, KEPT, worker.seed)
-        fields = LocalFields(self.fields).to(worker.device)
-        model: nn.Module = fields
-        optimizer: torch.optim.Optimizer = torch.optim.SGD(fields.parameters(), lr=self.learning_rate, momentum=self.momentum)
-        model, optimizer = worker.attach(model, optimizer)
+        learn(worker, self, training, test)
 
-        def measured(model: Any) -> dict[str, float]:
-            with torch.no_grad():
-                return {self.metric.name: objective(model, test.to(worker.device), self.sparsity).item()}
 
-        worker.evaluate(measured)
-        for epoch in worker.epochs(self.epochs):
-            for group in optimizer.param_groups:
-                group["lr"] = self.learning_rate * (1 - epoch / self.epochs)
-            for (images,) in worker.batches(TensorDataset(training), batch_size=self.batch_size):
-                optimizer.zero_grad()
-                fields.weight.grad = gradient(fields, images.to(worker.device), self.sparsity) / self.batch_size
-                optimizer.step()
+def learn(worker: WorkloadWorker, settings: RicaPatches, training: Tensor, test: Tensor) -> None:
+    """Train filters on images (n, 256), as one of the workers; the objective is evaluated on those to test on."""
+    fields = LocalFields(settings.fields).to(worker.device)
+    model: nn.Module = fields
+    optimizer: torch.optim.Optimizer = torch.optim.SGD(fields.parameters(), lr=settings.learning_rate, momentum=settings.momentum)
+    model, optimizer = worker.attach(model, optimizer)
+
+    def measured(model: Any) -> dict[str, float]:
+        with torch.no_grad():
+            return {settings.metric.name: objective(model, test.to(worker.device), settings.sparsity).item()}
+
+    worker.evaluate(measured)
+    for epoch in worker.epochs(settings.epochs):
+        for group in optimizer.param_groups:
+            group["lr"] = settings.learning_rate * (1 - epoch / settings.epochs)
+        for (images,) in worker.batches(TensorDataset(training), batch_size=settings.batch_size):
+            optimizer.zero_grad()
+            fields.weight.grad = gradient(fields, images.to(worker.device), settings.sparsity) / settings.batch_size
+            optimizer.step()

@@ -19,8 +19,8 @@ from polyrhythm.errors import WorkloadError
 
 _NAMES = ("china.jpg", "flower.jpg")
 _CONTRAST, _FLOOR = 0.3, 0.1
-_TRAINED = 0.8
-"""Patches to train on are from the left of each photograph, up to this share of its width; those to test on are from the rest."""
+TRAINED, HELD_OUT = (0.0, 0.8), (0.8, 1.0)
+"""The shares of the width of each photograph from which patches are to train on, and to test on."""
 
 
 @cache
@@ -46,21 +46,29 @@ def patches(count: int, test_count: int, side: int, kept: int, seed: int) -> tup
     Each patch loses its mean. Whitening is by the `kept` largest principal components of the patches to train on, turned back (ZCA). Then
     contrast is made about the same in all: pixels are divided by √(v + 0.1), with v their variance in the patch, and times 0.3.
     """
-    training = _drawn(count, side, seed, "training", 0.0, _TRAINED)
-    test = _drawn(test_count, side, seed, "test", _TRAINED, 1.0)
-    values, vectors = np.linalg.eigh(training.T @ training / len(training))
+    training = cut(count, side, rng.stream(seed, "photographs", "training"), TRAINED)
+    test = cut(test_count, side, rng.stream(seed, "photographs", "test"), HELD_OUT)
+    whitening = whitening_of(training, kept)
+    return alike(training @ whitening), alike(test @ whitening)
+
+
+def whitening_of(images: np.ndarray, kept: int) -> np.ndarray:
+    """The matrix that whitens such images (n, pixels) by their `kept` largest principal components (ZCA)."""
+    values, vectors = np.linalg.eigh(images.T @ images / len(images))
     values, vectors = values[-kept:], vectors[:, -kept:]
-    whitening = (vectors / np.sqrt(values)) @ vectors.T
-    return _alike(training @ whitening), _alike(test @ whitening)
+    turned: np.ndarray = (vectors / np.sqrt(values)) @ vectors.T
+    return turned
 
 
-def _alike(whitened: np.ndarray) -> Tensor:
+def alike(whitened: np.ndarray) -> Tensor:
+    """Whitened images (n, pixels) with about the same contrast; float32."""
     variances = np.square(whitened).mean(axis=1, keepdims=True)
     return torch.from_numpy(_CONTRAST * whitened / np.sqrt(variances + _FLOOR)).float()
 
 
-def _drawn(count: int, side: int, seed: int, name: str, left: float, right: float) -> np.ndarray:
-    draw = rng.stream(seed, "photographs", name)
+def cut(count: int, side: int, draw: np.random.Generator, columns: tuple[float, float]) -> np.ndarray:
+    """Patches (count, side²) without their means, from these shares of the width of each photograph; first those of one photograph."""
+    left, right = columns
     shares = [count // len(_NAMES) + (k < count % len(_NAMES)) for k in range(len(_NAMES))]
     found = []
     for photograph, share in zip(photographs(), shares, strict=True):
