@@ -29,6 +29,18 @@ UNEVEN = Fleet((Profile("measured", (STEP,)),), (Mixed((1.0, 0.5, 0.33)),))
 )
 @pytest.mark.parametrize("steps", [2.5, 4.3, 9.7])
 def test_each_sample_is_in_one_completed_step_of_each_epoch(system: Strategy, steps: float) -> None:
+    each_is_used_once(system, Crash("worker/2", steps * STEP * 3))
+
+
+@pytest.mark.parametrize("system", [systems.sgp(), systems.gossipgrad()], ids=lambda system: system.name)
+@pytest.mark.parametrize("lost", [("worker/2", "worker/0"), ("worker/1", "worker/0")])
+@pytest.mark.parametrize("later", [0.9, 2.2])
+def test_the_same_holds_where_another_is_lost_soon_after(system: Strategy, lost: tuple[str, str], later: float) -> None:
+    """At the first loss some are a step behind in gossip: they keep a batch that the first deal has counted."""
+    each_is_used_once(system, Crash(lost[0], 9.7 * STEP * 3), Crash(lost[1], (9.7 + later) * STEP * 3))
+
+
+def each_is_used_once(system: Strategy, *faults: Crash) -> None:
     used: Counter[tuple[int, int]] = Counter()
 
     def train(worker: pr.Worker) -> None:
@@ -41,7 +53,7 @@ def test_each_sample_is_in_one_completed_step_of_each_epoch(system: Strategy, st
                 optimizer.step()
                 used.update((epoch, number) for number in numbers.tolist())
 
-    on = pr.Simulator(network="lan", devices=UNEVEN, faults=(Crash("worker/2", steps * STEP * 3),))
+    on = pr.Simulator(network="lan", devices=UNEVEN, faults=faults)
     tried = attempt(train, workers=Crew(1, 3, replace=False), strategy=system, on=on)
     assert tried.error is None
     assert set(used.values()) == {1}
@@ -54,7 +66,8 @@ def facts(
     """What the worker of `rank` reports, of a first pass and a view that `began` after so many steps of each."""
     one = [0, 0, ["worker/0", "worker/1", "worker/2"], [], completed - began[rank], 1, SAMPLES, []]
     used = {"begun": 1, "since": 0, "members": one[2], "passes": [one]}
-    return Facts((progress,), completed + 1, completed, exchanged, alike, False, used, dict(zip(one[2], began, strict=True)))
+    before = dict(zip(one[2], began, strict=True))
+    return Facts((progress,), completed + 1, completed, exchanged, alike, False, used, before, before)
 
 
 @pytest.mark.parametrize(
@@ -82,6 +95,25 @@ def test_a_step_that_was_taken_over_from_the_donor_is_completed_when_the_next_vi
     change = ViewChange(before, before.without("worker/2"), frozenset(["worker/2"]), (("worker/2", 6),))
     behind, ahead = (msgspec.structs.replace(facts(done, done, rank=rank), progress=(done, 0)) for rank, done in enumerate((6, 7)))
     assert judged(change, before.members, {"worker/0": behind, "worker/1": ahead}).began == {"worker/0": 7, "worker/1": 7}
+
+
+@pytest.mark.parametrize("alike", [True, False])
+@pytest.mark.parametrize("done", [15, 16, 17])
+def test_a_loss_soon_after_another_counts_from_the_batches_that_who_was_behind_has_kept(alike: bool, done: int) -> None:
+    """Worker 1 was behind worker 0, which had taken 18 steps: its batches up to that are of the first deal, and not of the second."""
+    before = View.of(workers(3))
+    change = ViewChange(before, before.without("worker/2"), frozenset(["worker/2"]), (("worker/2", 15),))
+    ahead = msgspec.structs.replace(facts(18, 16, alike), paced=True, progress=(int(alike), 0))
+    behind = msgspec.structs.replace(facts(done, 0, alike, rank=1), paced=True, progress=(0, 0))
+    found = judged(change, before.members, {"worker/0": ahead, "worker/1": behind})
+    assert found.used["worker/1"]["passes"][0][4] == 18
+    assert found.dealt == {"worker/0": 18, "worker/1": 18}
+
+    then = ViewChange(change.after, change.after.without("worker/1"), frozenset(["worker/1"]), (("worker/1", 19),))
+    one = [0, 0, ["worker/0", "worker/1"], [], 1, 1, SAMPLES, []]
+    used = {"begun": 1, "since": 0, "members": one[2], "passes": [one]}
+    alone = msgspec.structs.replace(ahead, clock=20, completed=19, exchanged=19, used=used, began=found.began, dealt=found.dealt)
+    assert judged(then, change.after.members, {"worker/0": alone}).used["worker/1"]["passes"][0][4] == 1
 
 
 def test_who_joins_and_is_interrupted_has_completed_the_steps_of_its_donor() -> None:

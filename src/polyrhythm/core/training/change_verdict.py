@@ -22,7 +22,7 @@ class Facts(msgspec.Struct, frozen=True):
     """What a worker reports to the first of the next view: completed exchanges as its `progress`, or NONE, and the data that it has `used`.
 
     `clock` are its steps with the one that was interrupted, `completed` without; `exchanged`, `alike`, `paced`, `meets` and `trained` as in
-    `Regrouped`, `began` as in `ChangingCrew`, `gone` as in `ChangeVerdict`.
+    `Regrouped`, `began` and `dealt` as in `ChangingCrew`, `gone` as in `ChangeVerdict`.
     """
 
     progress: tuple[int, ...]
@@ -33,6 +33,7 @@ class Facts(msgspec.Struct, frozen=True):
     paced: bool = True
     used: StateTree = None
     began: dict[str, int] = {}
+    dealt: dict[str, int] = {}
     gone: list[str] = []
     meets: bool = False
     trained: int = 0
@@ -43,7 +44,8 @@ class ChangeVerdict(msgspec.Struct, frozen=True):
 
     `furthest` is as in `HandOver`. `used` is what each member of the view before has used of the data, lost ones too. Takers that are
     `beginners` have no state yet. `began` are the steps that the members of the next view have completed, takers with the donor's state,
-    and `gone` the servers that somebody knows to be lost. `trained` is as in `HandOver`.
+    and `dealt` those for which each has its batches already, also where it has not completed them. `gone` are the servers that somebody
+    knows to be lost. `trained` is as in `HandOver`.
     """
 
     donor: str
@@ -52,6 +54,7 @@ class ChangeVerdict(msgspec.Struct, frozen=True):
     used: dict[str, StateTree]
     beginners: list[str] = []
     began: dict[str, int] = {}
+    dealt: dict[str, int] = {}
     gone: list[str] = []
     trained: int = 0
 
@@ -66,7 +69,7 @@ def judged(change: ViewChange, before: Sequence[str], found: Mapping[str, Facts]
 
     Raises StateLostError if nobody who has reported has the state of the run.
     """
-    view, steps = change.after, dict(change.steps)
+    view = change.after
     if all(found[name].progress == (NONE,) for name in view.members):
         raise StateLostError(
             f"All workers that had the state of the run are lost: {', '.join(view.members)} had joined it, and did not have the state yet. "
@@ -75,36 +78,62 @@ def judged(change: ViewChange, before: Sequence[str], found: Mapping[str, Facts]
     newest = max(found[name].progress for name in view.members)
     donor = next(name for name in view.members if found[name].progress == newest)
     takers = [name for name in view.members if found[name].progress < newest]
-    known = {name: facts for name, facts in found.items() if facts.used is not None}  # else it was interrupted before it began
-    survivors = [name for name in before if name in known and name in view.members]
-    attached = [name for name in survivors if name in takers and len(found[name].progress) == len(newest)]
-    stepping = [name for name in attached if found[name].progress[:-1] < newest[:-1]]  # and not in a call, or where a model begins
-    behind = next(iter(stepping), None)
-    reference = found[behind or donor]
-    lost = used_at(reference.used, completed=behind is not None)
-    exchanged = max(facts.exchanged for facts in known.values())
-    began = next((facts.began for facts in known.values() if facts.began), {})
-    completed = {name: max(facts.completed, began.get(name, 0)) for name, facts in known.items() if facts.progress != (NONE,)}
-
-    furthest = max(survivors, key=lambda name: completed.get(name, 0), default=donor)
-    paced = all(found[name].paced for name in survivors) or any(found[name].meets for name in survivors)
-    pace = completed[furthest] if paced and not stepping else 0
-
-    def used_by(name: str) -> StateTree:
-        if name in stepping and completed[name] + 1 >= completed[furthest]:
-            return used_at(known[name].used, completed=True)
-        if name in known:
-            ahead = name in stepping or (name in survivors and completed.get(name, pace) < pace)
-            return used_at(known[furthest].used) if ahead else known[name].used
-        if name not in steps or (reference.alike and behind is not None):
-            return lost
-        last = completed[behind or donor]
-        own = min(max(steps[name], exchanged), last) if reference.alike else steps[name]
-        return earlier(lost, last - began.get(behind or donor, 0) - (own - began.get(name, 0)))
-
-    used = {name: used_by(name) for name in before}
-    beginners = [name for name in takers if found[name].progress == (NONE,)]
+    judge = _Judge(change, before, found, donor)
+    stepping, completed = judge.stepping, judge.completed
     here = {name: completed.get(name, max(completed.values())) + (name in stepping) for name in view.members}
-    gone = sorted({name for facts in found.values() for name in facts.gone})
-    furthest_clock, trained = max(facts.clock for facts in found.values()), max(facts.trained for facts in found.values())
-    return ChangeVerdict(donor, takers, furthest_clock, used, beginners, here, gone, trained)
+    return ChangeVerdict(
+        donor,
+        takers,
+        max(facts.clock for facts in found.values()),
+        {name: judge.used_by(name) for name in before},
+        [name for name in takers if found[name].progress == (NONE,)],
+        here,
+        {name: completed[judge.furthest] if judge.keeps(name) else count for name, count in here.items()},
+        sorted({name for facts in found.values() for name in facts.gone}),
+        max(facts.trained for facts in found.values()),
+    )
+
+
+class _Judge:
+    """How far each of the members `before` has come, from what was `found` of those who have reported; the `donor` has the newest state.
+
+    `stepping` are survivors that continue from the donor's state, and not in a call, or where a model begins. `completed` are the steps
+    of each, and nobody who stays has completed more than the `furthest`.
+    """
+
+    def __init__(self, change: ViewChange, before: Sequence[str], found: Mapping[str, Facts], donor: str) -> None:
+        members, newest = change.after.members, found[donor].progress
+        self._lost = dict(change.steps)
+        self._known = {name: facts for name, facts in found.items() if facts.used is not None}  # else it was interrupted before it began
+        self._survivors = [name for name in before if name in self._known and name in members]
+        attached = [name for name in self._survivors if len(found[name].progress) == len(newest)]
+        self.stepping = [name for name in attached if found[name].progress[:-1] < newest[:-1]]
+        self._behind = bool(self.stepping)
+        self._witness = self.stepping[0] if self._behind else donor
+        began = next((facts.began for facts in self._known.values() if facts.began), {})
+        reported = {name: facts for name, facts in self._known.items() if facts.progress != (NONE,)}
+        self.completed = {name: max(facts.completed, began.get(name, 0)) for name, facts in reported.items()}
+        self.furthest = max(self._survivors, key=lambda name: self.completed.get(name, 0), default=donor)
+        staying = [found[name] for name in self._survivors]
+        paced = all(each.paced for each in staying) or any(each.meets for each in staying)
+        self._pace = self.completed[self.furthest] if paced and not self._behind else 0
+
+    def keeps(self, name: str) -> bool:
+        """True if the worker is behind, and keeps as many of its batches as the furthest has used."""
+        own = self.completed.get(name, self._pace)
+        return own + 1 < self.completed[self.furthest] if name in self.stepping else name in self._survivors and own < self._pace
+
+    def used_by(self, name: str) -> StateTree:
+        """What the worker has used of the data."""
+        if self.keeps(name):
+            return used_at(self._known[self.furthest].used)
+        if name in self._known:
+            return used_at(self._known[name].used, completed=True) if name in self.stepping else self._known[name].used
+        witness = self._known[self._witness]
+        lost = used_at(witness.used, completed=self._behind)
+        if name not in self._lost or (witness.alike and self._behind):
+            return lost
+        last, since, own = self.completed[self._witness], witness.dealt, self._lost[name]
+        if witness.alike:
+            own = min(max(own, max(facts.exchanged for facts in self._known.values())), last)
+        return earlier(lost, last - since.get(self._witness, 0) - (own - since.get(name, 0)))

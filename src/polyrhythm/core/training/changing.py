@@ -102,7 +102,10 @@ class _Carried:
 
 @dataclass(slots=True)
 class ChangingCrew:
-    """The `view` that `worker` is in, by `plan`. `began` are the steps that its members had completed when it began, if that is known."""
+    """The `view` that `worker` is in, by `plan`.
+
+    `began` are the steps that its members had completed when it began, and `dealt` those for which they had batches by then, if known.
+    """
 
     context: WorkerContext
     plan: StrategyPlan
@@ -111,6 +114,7 @@ class ChangingCrew:
     cut: StateTree = None
     """The state at the last cut, until two steps later: one that joined then, and did not get it, begins there."""
     began: dict[str, int] = field(default_factory=dict)
+    dealt: dict[str, int] = field(default_factory=dict)
 
     def uninterrupted(self, action: Callable[[], None]) -> None:
         """Do something that is dropped where the loss of a worker interrupts it, such as a checkpoint."""
@@ -211,7 +215,7 @@ class ChangingCrew:
         decisions = (verdict.furthest, verdict.used, verdict.donor)
         handed = HandOver(carried.state, carried.own, carried.left, *decisions, carried.kept, verdict.trained)
         self.worker.regroup(self.plan, handed)
-        self.began = verdict.began
+        self.began, self.dealt = verdict.began, verdict.dealt
 
     def _answer(self, verdict: ChangeVerdict, carried: _Carried) -> None:
         """Where each has another part of a model, the calls of the donor are all that others take."""
@@ -226,7 +230,7 @@ class ChangingCrew:
         worker = self.worker
         done, used, gone = (worker.completed, worker.exchanged), worker.used, list(worker.gone)
         kinds = (worker.alike, worker.paced)
-        return Facts(worker.progress, worker.clock, *done, *kinds, used, self.began, gone, worker.meets, worker.trained)
+        return Facts(worker.progress, worker.clock, *done, *kinds, used, self.began, self.dealt, gone, worker.meets, worker.trained)
 
     def _leave(self, change: ViewChange) -> None:
         """Hand the state, with what was not sent, to the first of the others."""
@@ -253,7 +257,8 @@ def admitted(context: WorkerContext, plan: StrategyPlan, checkpoints: Checkpoint
             context.crew.enter(change)
             port, view = context.port, change.after
             verdict = context.perform(decided(port, change, (), (), Facts((NONE,))))
-            state = {**context.perform(taken(port, verdict.donor, _STATE)), "used": [verdict.used, verdict.donor], "began": verdict.began}
+            state = {**context.perform(taken(port, verdict.donor, _STATE)), "used": [verdict.used, verdict.donor]}
+            state |= {"began": verdict.began, "dealt": verdict.dealt}
             origin = RunOrigin(*state["origin"]) if "origin" in state else checkpoints.origin
             chosen = replace(checkpoints, handed=state, epoch=view.epoch, origin=origin)
             return plan.changed(view.members, context.crew.locations(view.members), verdict.gone), chosen

@@ -83,8 +83,8 @@ def assembled(context: WorkerContext, plan: StrategyPlan, chosen: CheckpointPlan
     checkpointing = Checkpointing(chosen, context, group, state, partial(manifest_of, plan))
     checkpointing.begin(models.follow_losses)
     regrouping = Regrouping(context, models, state, checkpointing, calls, steps, together, data, hooks.place)
-    began = {} if chosen.handed is None else chosen.handed["began"]
-    crew = ChangingCrew(context, plan, View(chosen.epoch, mesh.members), regrouping, began=began)
+    steps_before = {} if chosen.handed is None else {key: chosen.handed[key] for key in ("began", "dealt")}
+    crew = ChangingCrew(context, plan, View(chosen.epoch, mesh.members), regrouping, **steps_before)
     calls.reform = models.reform = crew.reform
     checkpointing.losses = lambda: len(present(crew, models).left)
     batches = WholeBatches(plan, context, models, tables.states)
