@@ -71,3 +71,13 @@ def test_files_and_functions_are_short() -> None:
                 if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.end_lineno is not None:
                     documented = (ast.get_docstring(node, clean=False) or "").count("\n") + 1
                     assert node.end_lineno - node.lineno + 1 - documented <= 45, (file, node.name)
+
+
+def test_no_module_of_partitions_asks_which_piece_another_is() -> None:
+    """A loss is what users give, a function or an object with one; and what was recorded refers to itself."""
+    folder = ROOT / "src" / "polyrhythm" / "partition"
+    nodes = [(file, node) for file in sorted(folder.rglob("*.py")) for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))]
+    pieces = {n.name for _, n in nodes if isinstance(n, ast.ClassDef) and any("frozen=True" in ast.unparse(d) for d in n.decorator_list)}
+    calls = [(file, node) for file, node in nodes if isinstance(node, ast.Call) and ast.unparse(node.func) == "isinstance"]
+    asked = {(file.name, name.id) for file, call in calls for name in ast.walk(call.args[1]) if isinstance(name, ast.Name)}
+    assert {each for each in asked if each[1] in pieces} == {("deferred.py", "_View"), ("layout.py", "MeanLoss")}

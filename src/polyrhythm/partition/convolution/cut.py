@@ -15,13 +15,13 @@ from polyrhythm.errors import CompositionError
 from polyrhythm.partition.convolution.dropout import SpatialDropout
 from polyrhythm.partition.convolution.ends import SpatialMean, WholeImages
 from polyrhythm.partition.convolution.image import Image
+from polyrhythm.partition.convolution.image_style import ImageStyle
 from polyrhythm.partition.convolution.locally_connected import LocallyConnected, LocallyConnected2d
 from polyrhythm.partition.convolution.norm import SpatialNorm
 from polyrhythm.partition.convolution.spatial import SpatialConv, SpatialPool
 from polyrhythm.partition.kinds import BATCH_NORMS, CHANNEL_DROPOUTS
-from polyrhythm.partition.style import Style
 
-_WINDOWS: dict[type[nn.Module], Callable[[Image], Style]] = {
+_WINDOWS: dict[type[nn.Module], Callable[[Image], ImageStyle]] = {
     nn.Conv2d: SpatialConv,
     nn.MaxPool2d: SpatialPool,
     nn.AvgPool2d: SpatialPool,
@@ -31,7 +31,9 @@ _ON_PARTS = ("detach", "clone", "alias", "_to_copy", "empty_like")
 """Operations that do the same on parts of images, besides those on single elements."""
 
 
-def spatial_cut(model: nn.Module, shape: tuple[int, int, int, int], axes: tuple[str | None, str | None] = ("h", "w")) -> dict[str, Style]:
+def spatial_cut(
+    model: nn.Module, shape: tuple[int, int, int, int], axes: tuple[str | None, str | None] = ("h", "w")
+) -> dict[str, ImageStyle]:
     """The styles, by module, with which a model for inputs (samples, channels, height, width) divides images over `axes`.
 
     Convolutions, poolings and batch norms are divided up to the first `nn.AdaptiveAvgPool2d` or `nn.Flatten`, from where all ranks do the
@@ -54,14 +56,14 @@ class _Watch(TorchDispatchMode):
     def __init__(self, axes: tuple[str | None, str | None]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._axes, self._inside = axes, 0
-        self.styles: dict[str, Style] = {}
+        self.styles: dict[str, ImageStyle] = {}
         self.ended = False
 
     def enter(self, name: str, module: nn.Module, shapes: list[tuple[int, ...]]) -> None:
         """The module is called with values of these shapes."""
         style = None if self.ended else self._style(name, module, [shape for shape in shapes if len(shape) == 4])
-        self.ended |= isinstance(style, SpatialMean | WholeImages)
         if style is not None:
+            self.ended |= style.ends
             if self.styles.setdefault(name, style) != style:
                 raise CompositionError(f"{name} is called with images of two sizes: use two modules.")
             self._inside += 1
@@ -70,7 +72,7 @@ class _Watch(TorchDispatchMode):
         """The module has returned."""
         self._inside -= name in self.styles
 
-    def _style(self, name: str, module: nn.Module, shapes: list[tuple[int, ...]]) -> Style | None:
+    def _style(self, name: str, module: nn.Module, shapes: list[tuple[int, ...]]) -> ImageStyle | None:
         if not shapes:
             return None
         image = Image(shapes[0][2], shapes[0][3], self._axes)

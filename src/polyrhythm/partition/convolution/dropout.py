@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import ClassVar
 
 from torch import Tensor, nn
 
@@ -20,7 +21,13 @@ class SpatialDropout:
     One device drops the same with `DropByPlace()`, which draws by places too.
     """
 
+    ends: ClassVar = False
+    by_samples: ClassVar = False
+
     image: Image
+
+    def among(self, samples: tuple[str, ...], axes: tuple[str | None, str | None]) -> SpatialDropout:
+        return SpatialDropout(self.image.over(axes))
 
     @property
     def along(self) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor, nn
 
@@ -18,7 +19,13 @@ from polyrhythm.partition.style import Style
 class SpatialMean:
     """Divide the images of an `nn.AdaptiveAvgPool2d(1)`, which it is given at the size `image`: all ranks get the means."""
 
+    ends: ClassVar = True
+    by_samples: ClassVar = True
+
     image: Image
+
+    def among(self, samples: tuple[str, ...], axes: tuple[str | None, str | None]) -> SpatialMean:
+        return SpatialMean(self.image.over(axes))
 
     @property
     def along(self) -> tuple[str, ...]:
@@ -52,7 +59,13 @@ class SpatialMeanModule(nn.Module):
 class WholeImages:
     """Put images together, which are of the size `image`, before any module, such as an `nn.Flatten`: all ranks do the same from there."""
 
+    ends: ClassVar = True
+    by_samples: ClassVar = True
+
     image: Image
+
+    def among(self, samples: tuple[str, ...], axes: tuple[str | None, str | None]) -> WholeImages:
+        return WholeImages(self.image.over(axes))
 
     @property
     def along(self) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from itertools import accumulate, pairwise, permutations, product
 from typing import Any
@@ -21,11 +21,9 @@ from torch.utils.flop_counter import FlopCounterMode
 from polyrhythm.errors import CompositionError
 from polyrhythm.partition.convolution.cut import spatial_cut
 from polyrhythm.partition.convolution.distribution import Distribution, ImageBatch, Redistributed, redistributed, way
-from polyrhythm.partition.convolution.dropout import SpatialDropout
-from polyrhythm.partition.convolution.ends import SpatialMean, WholeImages, WholeSamples
+from polyrhythm.partition.convolution.ends import WholeSamples
 from polyrhythm.partition.convolution.entrance import DistributedBatch
-from polyrhythm.partition.convolution.norm import SpatialNorm
-from polyrhythm.partition.convolution.spatial import SpatialConv
+from polyrhythm.partition.convolution.image_style import ImageStyle
 from polyrhythm.partition.counted_axis import CountedAxis
 from polyrhythm.partition.place import Place
 from polyrhythm.partition.style import Style
@@ -103,13 +101,12 @@ class HybridCut:
                 f"Blocks that follow each other can be divided in turn, and this is {type(model).__name__}: give nn.Sequential."
             )
         self._cut = spatial_cut(model, shape)
-        dropped = [name for name, style in self._cut.items() if isinstance(style, SpatialDropout)]
+        dropped = [name for name, style in self._cut.items() if not style.by_samples]
         if dropped:
             raise CompositionError(
                 f"{dropped[0]} drops elements of images that are divided by samples in turn: do so after the images end."
             )
-        ends = [name for name, style in self._cut.items() if isinstance(style, SpatialMean | WholeImages)]
-        self._end = ends[0]
+        self._end = next(name for name, style in self._cut.items() if style.ends)
         names = [name for name, _ in model.named_children()]
         self.names = names[: names.index(self._end.split(".")[0]) + 1]
         self._blocks = [copy.deepcopy(model.get_submodule(name)).to("meta") for name in self.names]
@@ -164,17 +161,10 @@ class HybridCut:
         own = {key: style for key, style in self._cut.items() if key == name or key.startswith(f"{name}.")}
         return {key: self._divided(key, style, distribution) for key, style in own.items()}
 
-    def _divided(self, name: str, style: Any, distribution: Distribution) -> Style:
+    def _divided(self, name: str, style: ImageStyle, distribution: Distribution) -> Style:
         """A style of the cut by place, for this distribution."""
-        if isinstance(style, SpatialNorm):
-            return SpatialNorm(distribution.axes)
-        image = replace(style.image, axes=(distribution.height, distribution.width))
-        if isinstance(style, SpatialConv):
-            return SpatialConv(image, distribution.samples)
-        divided: Style = replace(style, image=image)
-        if name == self._end:
-            return WholeSamples(divided, self.batch(0), distribution)
-        return divided
+        divided = style.among(distribution.samples, (distribution.height, distribution.width))
+        return WholeSamples(divided, self.batch(0), distribution) if name == self._end else divided
 
     def _cost(self, block: int, distribution: Distribution, place: Place, rates: Rates) -> float:
         local: Any = nn.Sequential()

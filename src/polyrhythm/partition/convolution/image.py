@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import Tensor
 
@@ -32,6 +32,10 @@ class Image:
     def along(self) -> tuple[str, ...]:
         """The axes over which they are divided."""
         return tuple(axis for axis in self.axes if axis)
+
+    def over(self, axes: tuple[str | None, str | None]) -> Image:
+        """The same, divided over other axes."""
+        return replace(self, axes=axes)
 
     def lines(self, place: Place) -> tuple[Line, Line]:
         """The two dimensions as this rank sees them."""

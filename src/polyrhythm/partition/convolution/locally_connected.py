@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -58,7 +59,13 @@ def connected(padded: Tensor, weight: Tensor, bias: Tensor, window: Window) -> T
 class LocallyConnected:
     """Divide the places of a `LocallyConnected2d`, which is given images of the size `image`, and their weights with them."""
 
+    ends: ClassVar = False
+    by_samples: ClassVar = True
+
     image: Image
+
+    def among(self, samples: tuple[str, ...], axes: tuple[str | None, str | None]) -> LocallyConnected:
+        return LocallyConnected(self.image.over(axes))
 
     @property
     def along(self) -> tuple[str, ...]:

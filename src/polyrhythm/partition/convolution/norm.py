@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -26,8 +26,15 @@ class SpatialNorm:
     with () each rank has those of its own part, and ranks keep different running ones.
     """
 
+    ends: ClassVar = False
+    by_samples: ClassVar = True
+
     axes: tuple[str, ...]
     statistics: tuple[str, ...] | None = None
+
+    def among(self, samples: tuple[str, ...], axes: tuple[str | None, str | None]) -> SpatialNorm:
+        """With the statistics over all ranks."""
+        return SpatialNorm((*samples, *(axis for axis in axes if axis)))
 
     @property
     def along(self) -> tuple[str, ...]:

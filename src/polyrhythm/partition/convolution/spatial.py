@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -32,8 +32,14 @@ class SpatialConv:
     `samples` are the other axes over whose ranks the gradients of the weights are added up.
     """
 
+    ends: ClassVar = False
+    by_samples: ClassVar = True
+
     image: Image
     samples: tuple[str, ...] = ()
+
+    def among(self, samples: tuple[str, ...], axes: tuple[str | None, str | None]) -> SpatialConv:
+        return SpatialConv(self.image.over(axes), samples)
 
     @property
     def along(self) -> tuple[str, ...]:
@@ -76,7 +82,13 @@ class SpatialConvModule(nn.Module):
 class SpatialPool:
     """Divide the images of an `nn.MaxPool2d` or `nn.AvgPool2d`, which it is given at the size `image`."""
 
+    ends: ClassVar = False
+    by_samples: ClassVar = True
+
     image: Image
+
+    def among(self, samples: tuple[str, ...], axes: tuple[str | None, str | None]) -> SpatialPool:
+        return SpatialPool(self.image.over(axes))
 
     @property
     def along(self) -> tuple[str, ...]:

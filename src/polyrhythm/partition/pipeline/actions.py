@@ -17,6 +17,7 @@ class Forward:
     begins: ClassVar[int] = 1
     ends: ClassVar[int] = 0
     whole: ClassVar[bool] = True
+    leaves: ClassVar[bool] = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,7 @@ class Backward:
     begins: ClassVar[int] = 0
     ends: ClassVar[int] = 1
     whole: ClassVar[bool] = True
+    leaves: ClassVar[bool] = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,7 @@ class BackwardInput:
     begins: ClassVar[int] = 0
     ends: ClassVar[int] = 0
     whole: ClassVar[bool] = False
+    leaves: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +56,12 @@ class BackwardWeight:
     begins: ClassVar[int] = 0
     ends: ClassVar[int] = 1
     whole: ClassVar[bool] = False
+    leaves: ClassVar[bool] = False
 
 
 Action = Forward | Backward | BackwardInput | BackwardWeight
 """`moves` says to which neighbour it sends; `begins` and `ends` how many micro-batches are kept from then on, and no longer. A `whole` one
-is all that a rank does of a micro-batch in that direction, which can have a route."""
+is all that a rank does of a micro-batch in that direction, which can have a route. One that `leaves` makes no gradients of weights."""
 Actions = Sequence[Action]
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from polyrhythm.core.streams import derive
 from polyrhythm.errors import CompositionError
 from polyrhythm.partition.axis import Axis
-from polyrhythm.partition.pipeline.actions import Action, Actions, BackwardInput, StageGrid
+from polyrhythm.partition.pipeline.actions import Action, Actions, StageGrid
 from polyrhythm.partition.pipeline.batch import Batch
 from polyrhythm.partition.pipeline.boundary import Boundary
 from polyrhythm.partition.pipeline.cuts import Cuts
@@ -106,7 +106,7 @@ class Pipeline:
         self.weights.begin(step)
         own = self._planned(step, micro_batches)
         for batch, action in own:
-            if isinstance(action, BackwardInput):
+            if action.leaves:
                 self._passes.split(batch, action)
         for batch, action in own:
             with self.weights.of(batch.number):

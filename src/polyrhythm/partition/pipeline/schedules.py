@@ -156,7 +156,7 @@ class ZeroBubble:
         found: list[Action] = []
         weights = 0
         for action in alternating(min(micro_batches, ranks - rank) - 1, micro_batches):
-            if isinstance(action, Forward):
+            if action.begins:
                 found.append(action)
                 continue
             found.append(BackwardInput(action.micro))
