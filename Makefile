@@ -3,7 +3,7 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do $$p -c '
 BIN := .venv/bin
 NATIVE := src/polyrhythm/core/shared_memory/_group.h src/polyrhythm/core/shared_memory/_native.c src/polyrhythm/core/shared_memory/_pieces.c src/polyrhythm/core/shared_memory/_fixed_point.c src/polyrhythm/core/shared_memory/_rings.c src/polyrhythm/core/processes/runtime/_beats.c src/polyrhythm/codec/kernels/_kernels.c src/polyrhythm/workloads/topics/_light_lda.c
 
-.PHONY: demo test test-all test-engines test-page test-executorch test-kubernetes mutants lint format docs docs-tables install bench clean
+.PHONY: demo test test-all test-engines test-page test-ssh test-executorch test-kubernetes mutants lint format docs docs-tables install bench clean
 
 install: .venv/installed
 
@@ -50,6 +50,11 @@ test-engines: .venv-engines/installed
 test-page: install
 	page_tests/install.sh
 	$(BIN)/python -m pytest page_tests
+
+# Calibration over OpenSSH on three emulated hosts, whose lines are known. Its server, where absent, is Debian's: as root, as the emulation is.
+test-ssh: install
+	ssh_tests/install.sh
+	$(BIN)/python -m pytest -s ssh_tests
 
 .venv-executorch/installed: requirements.txt requirements-executorch.txt pyproject.toml reproductions/pyproject.toml $(NATIVE)
 	@test -n "$(PYTHON)" || { echo "Polyrhythm needs Python 3.11 or newer; none was found."; exit 1; }

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from random import Random
+from statistics import fmean
 
 import pytest
 
@@ -19,7 +22,7 @@ from polyrhythm.hardware.network_json import network_json
 from polyrhythm.hardware.placement import WithWorkers
 from polyrhythm.tools.measuring import links
 from polyrhythm.tools.measuring.links import congestion_here, local_between, network_between, survey_job
-from polyrhythm.tools.measuring.probes import StreamMeasurement
+from polyrhythm.tools.measuring.probes import StreamMeasurement, varying
 
 CLOSE = 0.01
 """Headers, and the latency of responses that came while others were waited for."""
@@ -72,6 +75,27 @@ def test_a_message_that_comes_with_those_behind_it_makes_no_line_faster() -> Non
     even = StreamMeasurement(0.4, 3000, 0.3, (0.3, 0.2, 0.1))
     assert even.rate == even.slowest == pytest.approx(10_000)
     assert StreamMeasurement(0.4, 3000, 0.21, (0.21, 0.2, 0.1)).slowest == pytest.approx(10_000)
+
+
+def test_jitter_is_found_where_latencies_vary_and_nowhere_else() -> None:
+    shaky = replace(networks.load("wan-3"), jitter=((0.0, 0.01, 0.0), (0.01, 0.0, 0.0), (0.0, 0.0, 0.0)))
+    found = measured(shaky, 3)[0]
+    for here, there in [(0, 1), (1, 0)]:
+        assert found.site_jitter(here, there) == pytest.approx(0.01, rel=0.35)
+        assert found.latency[here][there] == pytest.approx(shaky.latency[here][there], abs=0.003)
+    assert [found.site_jitter(here, there) for here, there in [(0, 2), (2, 0), (1, 2), (2, 1)]] == [0.0] * 4
+    assert not measured("wan-3", 3)[0].varies
+
+
+@pytest.mark.parametrize("jitter", [0.001, 0.01, 0.08])
+def test_the_jitter_of_many_round_trips_is_unbiased(jitter: float) -> None:
+    drawn = Random(7)
+    latency = 0.1
+    estimates = [varying([latency + jitter * (drawn.uniform(-1, 1) + drawn.uniform(-1, 1)) / 2 for _ in range(40)]) for _ in range(400)]
+    expected = jitter if jitter * 0.5 > 0.01 else 0.0
+    assert fmean(found for _, found in estimates) == pytest.approx(expected, rel=0.05)
+    if expected:
+        assert fmean(found for found, _ in estimates) == pytest.approx(latency, rel=0.01)
 
 
 @pytest.mark.parametrize("name", ["slow", "home", "wan-3"])

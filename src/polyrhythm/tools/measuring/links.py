@@ -56,7 +56,7 @@ def network_between(
 ) -> Network:
     """The network of the hosts of a run's workers, one on each; every worker must call it, and all get the same.
 
-    Each ordered pair is measured while all others are idle: that gives latency and capacity. Then each host sends to all at once, and
+    Each ordered pair is measured while all others are idle: that gives latency, jitter and capacity. Then each host sends to all at once, and
     takes from all at once: the most that it reached is its egress and its ingress. Servers are placed as joined runs group them,
     with workers. `congestion` is that of this host's connections (`congestion_here`); the network has it if all hosts do. `follow` is
     called when it is known how many pairs are done. Raises CompositionError where there is one worker only.
@@ -70,7 +70,8 @@ def network_between(
     pairs = [(a, b) for a in range(group.size) for b in range(group.size) if a != b]
     latency = {(names[a], names[b]): survey.latency[a][b] for a, b in pairs}
     capacity = {(names[a], names[b]): survey.rate[a][b] for a, b in pairs}
-    network = Network.joined(name, sites, latency, capacity)
+    jitter = {(names[a], names[b]): survey.jitter[a][b] for a, b in pairs}
+    network = Network.joined(name, sites, latency, capacity, jitter)
     return replace(network, placement=WithWorkers(), local=local or Local(), congestion=congestion if survey.agree else Fair())
 
 
@@ -106,8 +107,8 @@ async def _line(port: Port, group: Group, pair: tuple[int, int], seconds: float)
     """The line from the first of `pair` to the second, if this is the first."""
     source, target = pair
     if group.rank == source:
-        latency = await ping(port, group.members[target])
-        return LinkEstimate(latency, await rate(port, group.members[target], latency, seconds))
+        latency, jitter = await ping(port, group.members[target])
+        return LinkEstimate(latency, await rate(port, group.members[target], latency, seconds), jitter)
     if group.rank == target:
         await pong(port, group.members[source])
         await drink(port, group.members[source])
@@ -115,7 +116,7 @@ async def _line(port: Port, group: Group, pair: tuple[int, int], seconds: float)
 
 
 class _LinkSurvey:
-    """One worker's part; afterwards each has all figures: `latency` and `rate` by `[from][to]`, `egress` and `ingress` by host."""
+    """One worker's part; afterwards each has all figures: `latency`, `rate` and `jitter` by `[from][to]`, `egress` and `ingress` by host."""
 
     def __init__(self, port: Port, group: Group, seconds: float, congestion: Congestion, follow: Follow) -> None:
         self.port = port
@@ -125,6 +126,7 @@ class _LinkSurvey:
         self.follow = follow
         self.latency: Rows
         self.rate: Rows
+        self.jitter: Rows
         self.agree = False
         self.egress: list[float] = []
         self.ingress: list[float] = []
@@ -144,6 +146,7 @@ class _LinkSurvey:
                 mine[target] = line
         self.latency = await self._agree([mine[to].latency if to in mine else 0.0 for to in workers])
         self.rate = await self._agree([mine[to].rate if to in mine else 0.0 for to in workers])
+        self.jitter = await self._agree([mine[to].jitter if to in mine else 0.0 for to in workers])
         self.follow(len(pairs), len(pairs))
         for host in workers:
             others = [each for each in workers if each != host]

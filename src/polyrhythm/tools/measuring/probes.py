@@ -7,8 +7,10 @@ announces, and without the headers of TCP, IP and the link layer.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 
 import torch
 
@@ -28,16 +30,19 @@ _BETTER = 1.01
 """A stream is tried again until two in a row were not so many times as fast as the best: congestion control looks for the rate of a path
 over seconds, and now and then lets it run dry to measure the latency (BBR, every ten seconds)."""
 _TASTED, _DRUNK = "tasted", "drunk"
+_QUIET_SECONDS, _QUIET = 0.5e-3, 0.1
+"""A quarter of the round trips within so many seconds of the least, or this part of it, are a line without jitter: hosts have pauses too."""
 _SHORTEST = 1e-6
 """Seconds; what arrives together has no rate."""
 
 
 @dataclass(frozen=True, slots=True)
 class LinkEstimate:
-    """The connection from one actor to another: `latency` in seconds, one way, and `rate` in bytes per second."""
+    """The connection from one actor to another: `latency` and `jitter` in seconds, one way, and `rate` in bytes per second."""
 
     latency: float
     rate: float
+    jitter: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,15 +77,35 @@ class StreamMeasurement:
         return min(size * more / max(seconds, _SHORTEST) for more, seconds in enumerate(reversed(self.before), start=1))
 
 
-async def ping(port: Port, peer: str) -> float:
-    """Half the least of some round trips of the smallest messages, in seconds; `peer` runs `pong`."""
-    least = float("inf")
+async def ping(port: Port, peer: str) -> tuple[float, float]:
+    """The latency in seconds, one way, and its jitter, from round trips of the smallest messages; `peer` runs `pong`.
+
+    The latency is half the least round trip, unless most of them take clearly longer than that: then the network varies it.
+    """
+    halves = []
     for _ in range(ROUND_TRIPS):
         began = port.now()
         await port.send(peer, Message("ping"))
         await port.receive("pong", peer)
-        least = min(least, port.now() - began)
-    return least / 2
+        halves.append((port.now() - began) / 2)
+    return varying(halves)
+
+
+def varying(halves: Sequence[float]) -> tuple[float, float]:
+    """The latency and the jitter of which these are halves of round trips; a jitter of 0 where only few of them took longer.
+
+    Where each way takes `latency` ± `jitter` uniformly, half of the sum is triangular: the median is the latency, and the least of n is
+    above its lower end by sqrt(π / 2n) of the jitter in the mean.
+
+    Examples:
+        >>> varying([0.010, 0.0101, 0.0101, 0.0102, 0.030])
+        (0.01, 0.0)
+    """
+    ordered = sorted(halves)
+    least, quarter, middle = ordered[0], ordered[len(ordered) // 4], median(ordered)
+    if quarter - least <= max(_QUIET_SECONDS, _QUIET * least):
+        return least, 0.0
+    return middle, min((middle - least) / (1 - math.sqrt(math.pi / (2 * len(ordered)))), middle)
 
 
 async def pong(port: Port, peer: str) -> None:
