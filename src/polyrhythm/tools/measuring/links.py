@@ -56,7 +56,7 @@ def network_between(
 ) -> Network:
     """The network of the hosts of a run's workers, one on each; every worker must call it, and all get the same.
 
-    Each ordered pair is measured while all others are idle: that gives latency, jitter and capacity. Then each host sends to all at once, and
+    Each ordered pair is measured while all others are idle: latency, jitter and capacity. Then each host sends to all at once, and
     takes from all at once: the most that it reached is its egress and its ingress. Servers are placed as joined runs group them,
     with workers. `congestion` is that of this host's connections (`congestion_here`); the network has it if all hosts do. `follow` is
     called when it is known how many pairs are done. Raises CompositionError where there is one worker only.
@@ -116,7 +116,7 @@ async def _line(port: Port, group: Group, pair: tuple[int, int], seconds: float)
 
 
 class _LinkSurvey:
-    """One worker's part; afterwards each has all figures: `latency`, `rate` and `jitter` by `[from][to]`, `egress` and `ingress` by host."""
+    """One worker's part; afterwards each has all figures: `latency`, `rate`, `jitter` by `[from][to]`, `egress`, `ingress` by host."""
 
     def __init__(self, port: Port, group: Group, seconds: float, congestion: Congestion, follow: Follow) -> None:
         self.port = port

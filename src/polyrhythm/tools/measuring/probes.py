@@ -31,7 +31,7 @@ _BETTER = 1.01
 over seconds, and now and then lets it run dry to measure the latency (BBR, every ten seconds)."""
 _TASTED, _DRUNK = "tasted", "drunk"
 _QUIET_SECONDS, _QUIET = 0.5e-3, 0.1
-"""A quarter of the round trips within so many seconds of the least, or this part of it, are a line without jitter: hosts have pauses too."""
+"""A quarter of the round trips within so many seconds of the least, or this part of it, are a line without jitter: hosts pause too."""
 _SHORTEST = 1e-6
 """Seconds; what arrives together has no rate."""
 

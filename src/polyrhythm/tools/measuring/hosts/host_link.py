@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from shlex import join, quote, split
+from types import TracebackType
 from typing import Any
 
 import msgspec
@@ -39,7 +40,7 @@ class HostLink:
         self.host = host
         self._hear = hear
         self._show = show
-        self._began = False
+        self._began = self._quiet = False
         self._written: deque[str] = deque(maxlen=_LAST_LINES)
         words = [host.python or sys.executable, *_AGENT] if host.is_here else reached(host, ssh)
         bound = partial(die_with_parent, os.getpid())
@@ -61,9 +62,13 @@ class HostLink:
             self.process.stdin.write(msgspec.json.encode(order) + b"\n")
             self.process.stdin.flush()
 
-    def close(self) -> None:
-        """End the agent, and all that it has started."""
+    def __enter__(self) -> HostLink:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        """End the agent, and all that it has started; what they print then is shown only where all went well."""
         assert self.process.stdin is not None
+        self._quiet = kind is not None
         self._over.set()
         with self._lock, suppress(OSError):
             self.process.stdin.close()
@@ -99,7 +104,7 @@ class HostLink:
         for line in self.process.stderr:
             text = line.decode(errors="replace").rstrip()
             self._written.append(text)
-            if self._began and text and text not in shown and not self._over.is_set():
+            if self._began and text and text not in shown and not self._quiet:
                 shown.add(text)
                 self._show(f"{self.host.name}: {text}")
 

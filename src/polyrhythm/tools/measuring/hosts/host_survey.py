@@ -78,8 +78,7 @@ class HostSurvey:
         with ExitStack() as held:
             for host in self._listed.hosts:
                 link = HostLink(host, self._listed.ssh, lambda link, news: self._heard.put((link, news)), self._show)
-                held.callback(link.close)
-                self._links.append(link)
+                self._links.append(held.enter_context(link))
             hellos = self._gather(HostHello, self._links)
             for line in refuse_versions(self._listed.hosts, hellos):
                 self._show(line)
