@@ -1,13 +1,15 @@
 """PyTorch's own tests of its distributed package, through gloo, through polyrhythm, and in virtual time, side by side.
 
-    python benchmarks/pytorch_checks.py [--tests DIR] [--only WORD] [--write docs/torch_checks.md]
+    python benchmarks/pytorch_checks.py [--tests DIR] [--only WORD] [--details FILE] [--write docs/torch_checks.md]
+    python benchmarks/pytorch_checks.py --merge FILE... --write docs/torch_checks.md
 
 PyTorch ships `torch.testing._internal.distributed.distributed_test`: some 300 methods about collectives, object collectives, sub-groups,
 DistributedDataParallel with its hooks and joins, and model averaging. The tests of FSDP2, tensor parallel, DTensor and pipelining are in
 its repository only: DIR is the folder `test/distributed` of a copy. Each runs on the CPU in three ways: its ranks are processes over gloo,
 processes over polyrhythm, or ranks in virtual time. In the second, a test that asks for gloo, or for what is usual on a CPU, gets the
-other name. What gloo tells PyTorch's profiler is not looked for. Prints the counts and every test whose outcome differs. It needs the
-package expecttest beside the development tools.
+other name. What gloo tells PyTorch's profiler is not looked for. Prints the counts and every test whose outcome differs. All of them take
+hours: parts, of some files or in one way, leave FILEs, which `--merge` puts together; of a test that is in several the last one counts. It
+needs the package expecttest beside the development tools.
 """
 
 from __future__ import annotations
@@ -24,12 +26,13 @@ import tomllib
 import traceback
 import unittest
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ranks_of_torch_tests import Asked, Outcome, Processes, Ranks, VirtualTime, put, put_in_place_of_gloo
+if TYPE_CHECKING:
+    from ranks_of_torch_tests import Asked
 
 WAYS = ("gloo", "polyrhythm", "virtual time")
 GLOO, OURS, VIRTUAL = WAYS
@@ -46,7 +49,8 @@ SECONDS = 120.0
 """The time for one test."""
 REASONS = Path(__file__).with_suffix(".toml")
 """By test, why it does not pass with us, although it passes on gloo."""
-Found = dict[str, Outcome]
+Found = dict[str, tuple[str, str]]
+"""By test, its outcome and what it said."""
 
 
 class Outcomes(unittest.TestResult):
@@ -144,6 +148,7 @@ def imported(path: Path) -> Any:
 def run_here(options: argparse.Namespace) -> None:
     """All tests in one way."""
     import torch.distributed as dist
+    from ranks_of_torch_tests import Asked, Processes, Ranks, VirtualTime, put, put_in_place_of_gloo  # not where files are merged
 
     ranks: Ranks = VirtualTime(options.seconds) if options.way == VIRTUAL else Processes(options.seconds)
     asked = Asked(ranks)
@@ -181,6 +186,15 @@ def run_with(way: str, options: argparse.Namespace) -> Found:
         return {name: (outcome, detail) for name, outcome, detail in map(json.loads, result.read_text().splitlines())}
 
 
+def merged(files: Sequence[Path]) -> dict[str, Found]:
+    """The outcomes of all these files, by way."""
+    found: dict[str, Found] = {way: {} for way in WAYS}
+    for file in files:
+        for way, outcomes in json.loads(file.read_text()).items():
+            found[way] |= outcomes
+    return found
+
+
 def group_of(name: str) -> str:
     """The group of a test."""
     folders = {str(Path(pattern).parent): group for group, pattern in GROUPS.items()}
@@ -189,10 +203,11 @@ def group_of(name: str) -> str:
 
 def page(found: dict[str, Found], options: argparse.Namespace) -> str:
     """The outcomes as Markdown."""
+    beside = "" if all(name.startswith(SHIPPED) for name in found[GLOO]) else " --tests DIR"
     lines = [
         "# PyTorch's own tests through polyrhythm",
         "",
-        f"Written by `python benchmarks/pytorch_checks.py{' --tests DIR' if options.tests else ''} --write docs/torch_checks.md`: each",
+        f"Written by `python benchmarks/pytorch_checks.py{beside} --write docs/torch_checks.md`: each",
         "test on gloo, with the backend `polyrhythm` in real processes, and with its ranks in virtual time. Only tests with ranks count.",
         *(["", options.origin] if options.origin else []),
         "",
@@ -241,12 +256,18 @@ def main() -> None:
     parser.add_argument("--write", type=Path, help="a Markdown page to write")
     parser.add_argument("--details", type=Path, help="a JSON file for all outcomes")
     parser.add_argument("--way", choices=WAYS, help="only this one, without a comparison")
+    parser.add_argument("--merge", type=Path, nargs="+", metavar="FILE", help="files of --details to compare, without running anything")
     parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.merge and (options.way or options.details):
+        parser.error("--merge compares what is in files: leave out --way and --details")
     if options.child:
         run_here(options)
         return
-    found = {way: run_with(way, options) for way in ([options.way] if options.way else WAYS)}
+    ways = [options.way] if options.way else WAYS
+    found = merged(options.merge) if options.merge else {way: run_with(way, options) for way in ways}
+    if absent := [way for way in ways if options.merge and not found[way]]:
+        parser.error(f"{', '.join(map(str, options.merge))} have no outcomes of {' and '.join(absent)}: give the files of all three ways")
     if options.details:
         options.details.write_text(json.dumps(found, indent=1))
     if options.way:
