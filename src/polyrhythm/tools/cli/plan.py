@@ -86,6 +86,16 @@ Since = Annotated[
 ]
 
 
+Proxies = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--proxy",
+        metavar="KEY=A,B,C|KEY|auto",
+        help="For a model that is too large to try: train smaller ones, by this setting of JOB, and extrapolate to its own.",
+    ),
+]
+
+
 @dataclass(frozen=True, slots=True)
 class SearchOptions:
     """The machines, the objective and the limits of a search."""
@@ -162,6 +172,7 @@ def plan(
     search: SearchOptions,
     out: Where = None,
     since: Since = None,
+    proxy: Proxies = None,
     shown: PrintOptions,
 ) -> None:
     """Search for the way of training that brings JOB to a target with the least time, bytes, money or energy on given machines.
@@ -173,11 +184,14 @@ def plan(
     from polyrhythm.tools.cli.plan_script import ScriptPlanning, plan_script
     from polyrhythm.tools.cli.planning import Planning
     from polyrhythm.tools.cli.prepare import directory, typed
+    from polyrhythm.tools.cli.proxy_planning import TypedProxyPlan
     from polyrhythm.tools.cli.scripts import is_script
     from polyrhythm.tools.planner.answer import INTERRUPTED as STOPPED
     from polyrhythm.tools.planner.plan import HERE
 
     request, recorded = search.request(target, out), None
+    if proxy:
+        refuse_with_proxies(search, since, job)
     if since is not None:
         request, recorded = from_record(request, search, since)
     if is_script(job):
@@ -190,6 +204,9 @@ def plan(
     device = None if search.device == HERE else search.device
     asked = typed(job, arguments, max(request.workers), RuntimeOptions("simulator", search.network, device))
     again = shlex.join(["polyrhythm", *sys.argv[1:]])
+    if proxy:
+        by_proxies = TypedProxyPlan(request, proxy, asked, directory(out), shown.watched, again).make(shown.as_json)
+        raise typer.Exit(0 if by_proxies.best is not None else 1)
     made = Planning(request, asked, directory(out), search.verify, shown.watched, again, recorded).make(shown.as_json)
     if made.ended == STOPPED:
         raise typer.Exit(interrupted(latest()))
@@ -208,3 +225,23 @@ def from_record(request: PlanRequest, search: SearchOptions, since: Path) -> tup
     workers = tuple(each for each in request.workers if each <= recorded.workers)
     found = replace(request, network=recorded.network, devices=recorded.fleet, workers=tuple(sorted({*workers, recorded.workers})))
     return found, recorded
+
+
+def refuse_with_proxies(search: SearchOptions, since: Path | None, job: str) -> None:
+    """Raise CompositionError for options that a plan by proxies does not take, and for scripts."""
+    from polyrhythm.tools.cli.scripts import is_script
+
+    given = {
+        "--from": since is not None,
+        "--verify": bool(search.verify),
+        "--interruptions": search.interruptions is not None,
+        "--memory": search.memory is not None,
+        "--data": search.data is not None,
+        "--stream": search.stream is not None,
+    }
+    if wrong := [flag for flag, is_given in given.items() if is_given]:
+        raise CompositionError(f"{wrong[0]} is for a model that is tried, and --proxy for one that is not: leave one of them out.")
+    if is_script(job):
+        raise CompositionError(
+            f"--proxy trains smaller versions of a training function, and {job} is a script: give a job with train(worker)."
+        )

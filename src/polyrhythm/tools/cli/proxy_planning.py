@@ -1,0 +1,51 @@
+"""A plan by proxies that was asked for on the command line: made, kept, and shown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from polyrhythm.core import atomic
+from polyrhythm.core.records.job_output import kept_out
+from polyrhythm.core.records.progress import board
+from polyrhythm.tools.cli.failures import notice
+from polyrhythm.tools.cli.output import console, print_json, reserved
+from polyrhythm.tools.cli.planning import PAGE, PLAN
+from polyrhythm.tools.cli.prepare import Typed, prepared
+from polyrhythm.tools.planner.plan import PlanRequest
+from polyrhythm.tools.planner.proxy.proxy_page import write_proxy_page
+from polyrhythm.tools.planner.proxy.proxy_plan import ProxyPlan
+from polyrhythm.tools.planner.proxy.proxy_request import ProxyPlanning, ProxyRequest
+from polyrhythm.tools.planner.proxy.proxy_table import show_proxy
+
+
+@dataclass(frozen=True, slots=True)
+class TypedProxyPlan:
+    """The typed request for a plan by the `sizes` of --proxy; the plan is kept in `out`, and `asked` is the command."""
+
+    request: PlanRequest
+    sizes: Sequence[str]
+    typed: Typed
+    out: Path | None
+    watched: bool
+    asked: str
+
+    def make(self, as_json: bool) -> ProxyPlan:
+        """Make the plan, keep it, and print it."""
+        request = ProxyRequest(self.request, self.sizes)
+        with reserved(as_json), prepared(self.typed) as loaded, board(1, self.watched) as line, kept_out(line.output):
+            invocation = self.request.invocation(self.typed.job, self.typed.arguments)
+            pool = self.request.pool_with(line)
+            plan = ProxyPlanning(request, loaded.train, self.typed.job, pool, invocation, loaded.facts, line.remark).plan()
+        if self.out is not None:
+            atomic.write(self.out / PLAN, msgspec.json.encode(plan))
+        if as_json:
+            print_json(plan)
+        else:
+            show_proxy(plan, console())
+        if self.out is not None:
+            notice(f"the plan is in {write_proxy_page(plan, self.out / PAGE, self.asked)}")
+        return plan

@@ -1,0 +1,98 @@
+"""What a method takes per sample of the true model: a timing-only run of its shapes on the machines of the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from inspect import signature
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyrhythm.core.kernel.events import Stepped
+from polyrhythm.core.simulator import OneByOne
+from polyrhythm.core.tensors import Layout
+from polyrhythm.systems import SYSTEMS
+from polyrhythm.tools.measuring.replay import StepShape
+from polyrhythm.tools.measuring.timing import time_shape
+from polyrhythm.tools.planner.candidate import Candidate
+from polyrhythm.tools.planner.circumstances import with_links
+from polyrhythm.tools.planner.scenario import Scenario
+
+_LEAST_STEPS = 4
+_LARGEST = 2e8
+"""Numbers of all workers' models together that a timing encodes; larger ones are cut, with links as much slower."""
+_BEGINNINGS, _PERIODS = ("warmup",), ("period", "tau", "every")
+"""Options of systems: steps until they exchange as usual, and from one exchange to the next."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrueTiming:
+    """Seconds and bytes by the samples of all workers; beyond the timed run as in its later part. `cut` is how far tensors were cut."""
+
+    samples: NDArray[np.float64]
+    seconds: NDArray[np.float64]
+    nbytes: NDArray[np.float64]
+    settled: int
+    cut: int = 1
+
+    def at(self, samples: float) -> tuple[float, float]:
+        """The seconds and the bytes of so many samples."""
+        if samples <= self.samples[-1]:
+            return float(np.interp(samples, self.samples, self.seconds)), float(np.interp(samples, self.samples, self.nbytes))
+        further = samples - self.samples[-1]
+        seconds, nbytes = self.pace
+        return float(self.seconds[-1] + further * seconds), float(self.nbytes[-1] + further * nbytes)
+
+    @property
+    def pace(self) -> tuple[float, float]:
+        """The seconds and the bytes of one more sample, once it exchanges as usual."""
+        span = self.samples[-1] - self.samples[self.settled]
+        return (
+            float((self.seconds[-1] - self.seconds[self.settled]) / span),
+            float((self.nbytes[-1] - self.nbytes[self.settled]) / span),
+        )
+
+
+def true_timing(scenario: Scenario, candidate: Candidate, shape: StepShape) -> TrueTiming:
+    """Time steps of `shape` at each worker. Raises CompositionError for a method whose messages depend on what is computed."""
+    beginning, period = _option(candidate, _BEGINNINGS), max(_LEAST_STEPS, _option(candidate, _PERIODS))
+    strategy = candidate.strategy
+    cut = 1
+    if not strategy.exchange.agreement.codec.traits.verbatim:
+        cut = max(1, round(shape.layout.numel * candidate.workers / _LARGEST))
+    there = replace(scenario, gradients=OneByOne(), network=with_links(scenario.network, bandwidth=1 / cut)) if cut > 1 else scenario
+    first = beginning + period
+    on = replace(there.on(scenario.seed), gradients=OneByOne())
+    made = time_shape(_cut(shape, cut), workers=candidate.workers, strategy=strategy, steps=first + 2 * period, on=on)
+    events = sorted((each for each in made.outcome.events if isinstance(each, Stepped)), key=lambda each: each.time)
+    return _read(events, first, shape.samples, cut)
+
+
+def _read(events: list[Stepped], first: int, batch: int, cut: int) -> TrueTiming:
+    """The course of a run from its steps, as they ended."""
+    known: dict[str, tuple[int, int]] = {}
+    course = [(0.0, 0.0, 0.0)]
+    for each in events:
+        known[each.actor] = each.clock, each.bytes_sent
+        steps = sum(clock for clock, _ in known.values())
+        course.append((float(steps * batch), each.time, float(cut * max(nbytes for _, nbytes in known.values()))))
+    samples, seconds, nbytes = (np.asarray(column) for column in zip(*course, strict=True))
+    settled = int(np.searchsorted(samples, first * batch * len(known)))
+    return TrueTiming(samples, seconds, nbytes, min(settled, len(samples) - 2), cut)
+
+
+def _option(candidate: Candidate, names: tuple[str, ...]) -> int:
+    own: Mapping[str, Any] = dict(candidate.options)
+    defaults = {name: each.default for name, each in signature(SYSTEMS[candidate.system]).parameters.items()}
+    found = [own.get(name, defaults[name]) for name in names if name in defaults]
+    return max((each for each in found if isinstance(each, int) and not isinstance(each, bool)), default=0)
+
+
+def _cut(shape: StepShape, cut: int) -> StepShape:
+    """The shape with so many times fewer rows in every matrix."""
+    if cut == 1:
+        return shape
+    shapes = tuple((max(1, round(size[0] / cut)), *size[1:]) if len(size) > 1 else size for size in shape.layout.shapes)
+    return replace(shape, layout=Layout(shape.layout.names, shapes))
