@@ -39,7 +39,6 @@ PAGES = {
         "Planning",
         "Which way of training suits a job and machines.",
         "tools.planner.plan tools.planner.answer tools.planner.objective tools.planner.table "
-        "tools.planner.proxy.proxy_request tools.planner.proxy.proxy_plan tools.planner.proxy.proxy_table "
         "tools.layouts.plan_layouts tools.layouts.job tools.layouts.space tools.layouts.short_runs tools.layouts.layout_plan",
     ),
     "strategy": (

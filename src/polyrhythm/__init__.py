@@ -68,9 +68,6 @@ if TYPE_CHECKING:
     from polyrhythm.tools.planner.answer import Plan as Plan
     from polyrhythm.tools.planner.objective import Prices as Prices
     from polyrhythm.tools.planner.plan import plan as plan
-    from polyrhythm.tools.planner.proxy.proxy_plan import ProxyPlan as ProxyPlan
-    from polyrhythm.tools.planner.proxy.proxy_request import plan_proxy as plan_proxy
-    from polyrhythm.tools.planner.proxy.proxy_table import proxy_text as proxy_text
     from polyrhythm.tools.planner.table import plan_text as plan_text
     from polyrhythm.tools.recipes.recipe import lint_recipe as lint_recipe
     from polyrhythm.tools.recipes.recipe_check import check_recipe as check_recipe
@@ -110,9 +107,6 @@ _PLACES = {
     "tools.planner.answer": "Plan",
     "tools.planner.objective": "Prices",
     "tools.planner.plan": "plan",
-    "tools.planner.proxy.proxy_plan": "ProxyPlan",
-    "tools.planner.proxy.proxy_request": "plan_proxy",
-    "tools.planner.proxy.proxy_table": "proxy_text",
     "tools.planner.table": "plan_text",
     "tools.recipes.recipe": "lint_recipe",
     "tools.recipes.recipe_check": "check_recipe",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 import re
 from functools import cache
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from rich.console import Console
 
 import polyrhythm as pr
 from polyrhythm.errors import CompositionError
@@ -17,6 +19,7 @@ from polyrhythm.tools.planner.plan import PlanRequest
 from polyrhythm.tools.planner.proxy.proxy_page import write_proxy_page
 from polyrhythm.tools.planner.proxy.proxy_plan import ProxyPlan
 from polyrhythm.tools.planner.proxy.proxy_request import ProxyPlanning, ProxyRequest
+from polyrhythm.tools.planner.proxy.proxy_table import show_proxy
 
 from .jobs import InTurn
 
@@ -45,7 +48,9 @@ def regression(worker: pr.Worker, epochs: int = 1, learning_rate: float = 0.1, b
 def planned(to: str = "loss=0.4", sizes: tuple[str, ...] = ("width=6,12,24",), **rest: Any) -> ProxyPlan:
     whole = PlanRequest(to, "slow", "cpu-core", (2,), budget=1e6, systems=rest.pop("systems", ["allreduce", "sparknet"]), **rest)
     request = ProxyRequest(whole, sizes, 1)
-    return ProxyPlanning(request, regression, "regression", InTurn(), whole.invocation("job.py")).plan()
+    found = ProxyPlanning(request, regression, "regression", InTurn(), whole.invocation("job.py")).plan().proxy
+    assert found is not None
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +76,9 @@ def test_the_true_model_is_counted_and_never_trained(plan: ProxyPlan) -> None:
 
 def test_every_figure_has_its_origin(plan: ProxyPlan) -> None:
     assert {each.kind for each in plan.origins} == {"measured", "derived", "assumed"}
-    text = pr.proxy_text(plan)
+    written = Console(file=io.StringIO(), width=150, record=True)
+    show_proxy(plan, written)
+    text = written.export_text()
     assert all(each.figure in text for each in plan.origins)
     assert "The model was not trained" in text
 

@@ -15,11 +15,11 @@ from polyrhythm.tools.cli.failures import notice
 from polyrhythm.tools.cli.output import console, print_json, reserved
 from polyrhythm.tools.cli.planning import PAGE, PLAN
 from polyrhythm.tools.cli.prepare import Typed, prepared
+from polyrhythm.tools.planner.answer import Plan
+from polyrhythm.tools.planner.page import write
 from polyrhythm.tools.planner.plan import PlanRequest
-from polyrhythm.tools.planner.proxy.proxy_page import write_proxy_page
-from polyrhythm.tools.planner.proxy.proxy_plan import ProxyPlan
 from polyrhythm.tools.planner.proxy.proxy_request import ProxyPlanning, ProxyRequest
-from polyrhythm.tools.planner.proxy.proxy_table import show_proxy
+from polyrhythm.tools.planner.table import show
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class TypedProxyPlan:
     watched: bool
     asked: str
 
-    def make(self, as_json: bool) -> ProxyPlan:
+    def make(self, as_json: bool) -> Plan:
         """Make the plan, keep it, and print it."""
         request = ProxyRequest(self.request, self.sizes)
         with reserved(as_json), prepared(self.typed) as loaded, board(1, self.watched) as line, kept_out(line.output):
@@ -45,7 +45,7 @@ class TypedProxyPlan:
         if as_json:
             print_json(plan)
         else:
-            show_proxy(plan, console())
+            show(plan, console())
         if self.out is not None:
-            notice(f"the plan is in {write_proxy_page(plan, self.out / PAGE, self.asked)}")
+            notice(f"the plan is in {write(plan, self.out / PAGE, self.asked)}")
         return plan

@@ -11,6 +11,7 @@ from polyrhythm.systems import find
 from polyrhythm.tools.planner.candidate import Candidate
 from polyrhythm.tools.planner.chosen_machines import EVERY, ChosenMachines
 from polyrhythm.tools.planner.forecast import Interval
+from polyrhythm.tools.planner.proxy.proxy_plan import ProxyPlan
 
 INTERRUPTED = "interrupted: what was known by then"
 """Why a search ended that was stopped from outside."""
@@ -179,7 +180,7 @@ class Plan(msgspec.Struct):
     `runs` were made in `seconds` of real time, and `kept` were taken from the cache; `ended` says why the search ended, and `nearest` how
     near it came to the target where there is no choice. `seeds_used` are those of `seeds` under which there was time for runs. `remarks`
     are facts about the JOB, and `obstacle` is why it was not searched at all. `interruptions` are those that times are
-    predicted with too.
+    predicted with too. `proxy` has the details where smaller versions of the model were trained instead.
     """
 
     job: str
@@ -204,6 +205,7 @@ class Plan(msgspec.Struct):
     remarks: list[str] = []
     obstacle: str = ""
     interruptions: str = ""
+    proxy: ProxyPlan | None = None
 
     @property
     def best(self) -> Choice | None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from polyrhythm.core.units import show_seconds
 from polyrhythm.tools.planner.answer import PhaseMap, Plan, value_of
+from polyrhythm.tools.planner.proxy.proxy_page import write_proxy_page
 from polyrhythm.tools.planner.words import columns, named, row, sentences
 from polyrhythm.tools.report.layers import IN_BYTES
 from polyrhythm.tools.report.panels import Panel
@@ -18,6 +19,8 @@ from polyrhythm.tools.report.style import ON_A_PAGE
 
 def write(plan: Plan, path: str | Path, asked: str = "") -> Path:
     """Write the page of `plan`; `asked` is the command that makes it again. The same plan gives the same bytes. Raises OSError."""
+    if plan.proxy is not None:
+        return write_proxy_page(plan.proxy, Path(path), asked)
     best, seeds = plan.best, ", ".join(map(str, plan.seeds_used))
     hues = hues_of(plan)
     page = rendered(

@@ -193,13 +193,16 @@ def plan(
     cache: str | Path | None = None,
     interruptions: float | str | Path | None = None,
     data: DataSite | None = None,
+    proxy: str | Sequence[str] | None = None,
 ) -> Plan:
     """Search for the way of training that brings `train` to a target soonest, or for the least bytes, money or energy, on given machines.
 
     `to` is the target, such as "accuracy=0.96"; `PlanRequest` says what the keywords are. Every candidate trains with real
     gradients in virtual time: all systems for a while, the best quarter of them for longer (successive halving), and then what
     Optuna draws of options, workers, learning rates and batches around the leading ones. An interruption ends the search, and what is
-    known by then is returned. `print(plan_text(plan))` shows the answer. Raises PolyrhythmErrors for what cannot be planned.
+    known by then is returned. With a `proxy`, such as "width=32,48,64", smaller versions of the model train instead, and `Plan.proxy` has
+    the laws that carry what they need to the model itself. `print(plan_text(plan))` shows the answer.
+    Raises PolyrhythmErrors for what cannot be planned.
     """
     wanted = PlanRequest(
         to,
@@ -219,14 +222,23 @@ def plan(
         interruptions=interruptions,
         data=data,
     )
+    if proxy is not None:
+        from polyrhythm.tools.planner.proxy.proxy_request import planned_by_proxies  # which makes requests of this module
+
+        return planned_by_proxies(train, wanted, (proxy,) if isinstance(proxy, str) else tuple(proxy))
     return _searched(train, wanted)
+
+
+def names_of(train: Train) -> tuple[str, str]:
+    """What the command line calls it, empty for what it cannot; and what a message calls it."""
+    bundled = str(getattr(train, "name", "")) if type(train).__module__.startswith("polyrhythm.workloads.") else ""
+    return bundled, bundled or str(getattr(train, "__name__", "train"))
 
 
 def _searched(train: Train, wanted: PlanRequest) -> Plan:
     """The plan of `train`, with a line of progress."""
     with board(1, wanted=True) as line:
-        bundled = str(getattr(train, "name", "")) if type(train).__module__.startswith("polyrhythm.workloads.") else ""
-        name = bundled or str(getattr(train, "__name__", "train"))
+        bundled, name = names_of(train)
         facts = {} if wanted.cache is None else source_of(train)
         if wanted.devices == HERE:
             wanted = replace(wanted, devices=machine_here(train, name, wanted.settings))

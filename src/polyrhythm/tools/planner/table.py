@@ -12,6 +12,7 @@ from rich.text import Text
 
 from polyrhythm.core.units import show_seconds
 from polyrhythm.tools.planner.answer import Plan
+from polyrhythm.tools.planner.proxy.proxy_table import show_proxy
 from polyrhythm.tools.planner.words import columns, row, ruled_out, sentences
 
 _NAME = 30
@@ -21,6 +22,9 @@ _WIDE = Console(width=500, file=io.StringIO())
 
 def show(plan: Plan, console: Console) -> None:
     """Print the answer in words, the table, how to run the first choice, and what was ruled out."""
+    if plan.proxy is not None:
+        show_proxy(plan.proxy, console)
+        return
     # Text everywhere, never str: rich would read [brackets] in a user's names as markup.
     for sentence in sentences(plan):
         console.print(Text(sentence))

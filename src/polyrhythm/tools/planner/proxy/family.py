@@ -26,7 +26,7 @@ _SHRUNK = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class ProxyFamily:
     """`sizes` are the settings of each smaller version, the smallest first, and `true` those of the model itself."""
 
     sizes: tuple[Pairs, ...]
@@ -37,9 +37,9 @@ class Family:
         """The settings that differ."""
         return " and ".join(key for key, _ in self.true)
 
-    def of(self, sizes: Iterable[Pairs]) -> Family:
+    def of(self, sizes: Iterable[Pairs]) -> ProxyFamily:
         """The family with these of its sizes."""
-        return Family(tuple(sizes), self.true)
+        return ProxyFamily(tuple(sizes), self.true)
 
 
 def size_name(size: Pairs) -> str:
@@ -47,7 +47,7 @@ def size_name(size: Pairs) -> str:
     return ", ".join(f"{key}={show(value)}" for key, value in size)
 
 
-def family_of(given: Sequence[str], scenario: Scenario) -> Family:
+def family_of(given: Sequence[str], scenario: Scenario) -> ProxyFamily:
     """The family that `given` names for the JOB of `scenario`.
 
     Each of `given` is "KEY=A,B,C", and those of several keys go together, or "KEY", or "auto": then the values are halves, quarters, ...
@@ -58,7 +58,7 @@ def family_of(given: Sequence[str], scenario: Scenario) -> Family:
     if not is_given(given):
         key = _found(scenario) if given[0] == AUTOMATIC else given[0]
         true = _true(scenario, key)
-        return Family(tuple(((key, value),) for value in _smaller(true, scenario, key)), ((key, true),))
+        return ProxyFamily(tuple(((key, value),) for value in _smaller(true, scenario, key)), ((key, true),))
     columns = dict(_typed(each) for each in given)
     lengths = {len(values) for values in columns.values()}
     if len(lengths) > 1:
@@ -73,7 +73,7 @@ def family_of(given: Sequence[str], scenario: Scenario) -> Family:
     read = {key: [_value(scenario, key, text) for text in values] for key, values in columns.items()}
     sizes = [tuple((key, read[key][place]) for key in columns) for place in range(min(lengths))]
     _check(sizes, true)
-    return Family(tuple(sorted(sizes, key=lambda size: [value for _, value in size])), true)
+    return ProxyFamily(tuple(sorted(sizes, key=lambda size: [value for _, value in size])), true)
 
 
 def is_given(given: Sequence[str]) -> bool:

@@ -62,7 +62,7 @@ class ProxyChoice(msgspec.Struct, frozen=True):
         return find(self.system, **self.options)
 
 
-class Origin(msgspec.Struct, frozen=True):
+class FigureOrigin(msgspec.Struct, frozen=True):
     """Where a figure comes from: `kind` is "measured", "derived" or "assumed", `how` says it in words."""
 
     figure: str
@@ -104,7 +104,7 @@ class ProxyPlan(msgspec.Struct):
     points: list[ProxyPoint]
     law: SampleLawFound | None
     choices: list[ProxyChoice]
-    origins: list[Origin]
+    origins: list[FigureOrigin]
     remarks: list[str]
     refused: dict[str, str]
     runs: int

@@ -13,7 +13,7 @@ from polyrhythm.tools.planner.candidate import ALONE, Candidate
 from polyrhythm.tools.planner.measure_cache import MeasureCache
 from polyrhythm.tools.planner.proxy.family import size_name
 from polyrhythm.tools.planner.proxy.sizes import CountedFamily, SizedModel
-from polyrhythm.tools.planner.proxy.trials import Trials, Wanted
+from polyrhythm.tools.planner.proxy.trials import Trials, WantedTrial
 from polyrhythm.tools.planner.proxy.true_timing import TrueTiming, true_timing
 from polyrhythm.tools.planner.proxy.tuning import RateTuning
 from polyrhythm.tools.planner.scenario import Scenario, is_positive
@@ -124,7 +124,7 @@ class ProxyPlanner:
         """Train all methods at a size, each as long as it should take by what is known of it."""
         size = self.sizes[place]
         base = self._base_at(place, start)
-        wanted = [Wanted(self.tuning.at(each, size), size.parameters, seed, base * self._penalty(each)) for each in self.all_methods]
+        wanted = [WantedTrial(self.tuning.at(each, size), size.parameters, seed, base * self._penalty(each)) for each in self.all_methods]
         self.trials.make(wanted, _TRAINED_BY, 4 * max(each.samples for each in wanted))
 
     def _penalty(self, method: Candidate) -> float:

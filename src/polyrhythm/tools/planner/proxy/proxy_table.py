@@ -1,8 +1,7 @@
-"""A proxy plan on a terminal, or as text."""
+"""A proxy plan on a terminal."""
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 
 from rich import box
@@ -49,13 +48,6 @@ def show_proxy(plan: ProxyPlan, console: Console) -> None:
             console.print(Text(f"  {line}"))
     known = f", {plan.kept} were known" if plan.kept else ""
     console.print(Text(f"{plan.runs} runs of small models in virtual time took {show_seconds(plan.seconds)}{known}.", style="dim"))
-
-
-def proxy_text(plan: ProxyPlan, width: int = 150) -> str:
-    """The text that `polyrhythm plan --proxy` prints, without colours, in lines of at most `width` characters."""
-    console = Console(file=(written := io.StringIO()), width=width, color_system=None, highlight=False)
-    show_proxy(plan, console)
-    return "\n".join(line.rstrip() for line in written.getvalue().splitlines()) + "\n"
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:

@@ -9,7 +9,7 @@ from polyrhythm.tools.measuring.timing import shape_of
 from polyrhythm.tools.planner.candidate import Pairs
 from polyrhythm.tools.planner.look import Look
 from polyrhythm.tools.planner.proxy.counted import CountedModel, counted
-from polyrhythm.tools.planner.proxy.family import Family
+from polyrhythm.tools.planner.proxy.family import ProxyFamily
 from polyrhythm.tools.planner.scenario import Scenario
 from polyrhythm.tools.scaling.power_law import LEAST_SIZES
 
@@ -35,7 +35,7 @@ class SizedModel:
 class CountedFamily:
     """The `sizes`, the smallest first, and the `true` model; a step of a worker has `batch` samples, which the JOB `counts` or not."""
 
-    family: Family
+    family: ProxyFamily
     sizes: tuple[SizedModel, ...]
     true: CountedModel
     batch: int
@@ -47,7 +47,7 @@ class CountedFamily:
         return SizedModel(self.family.true, self.true.parameters)
 
 
-def count_family(family: Family, scenario: Scenario) -> CountedFamily:
+def count_family(family: ProxyFamily, scenario: Scenario) -> CountedFamily:
     """Count all sizes and the true model. Raises PolyrhythmErrors for a JOB that cannot be run at one of them."""
     shape = shape_of(scenario.set(dict(family.sizes[0])))
     batch = shape.samples or scenario.batch or 1

@@ -31,7 +31,7 @@ _EASIER = 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedTrial:
     """A run: a method, with the settings of its size and its rate, so many parameters, and a seed; it may take about so many `samples`."""
 
     candidate: Candidate
@@ -67,14 +67,14 @@ class Trials:
         reached = None if found is None or found.error else crossing(found.curve, self.target)
         return math.inf if reached is None else reached
 
-    def make(self, wanted: Iterable[Wanted], by: float, most: float = math.inf) -> None:
+    def make(self, wanted: Iterable[WantedTrial], by: float, most: float = math.inf) -> None:
         """Make runs, and longer ones of those that did not come to the target, as far as `most` samples."""
         pending = [(each, _MARGIN * each.samples) for each in wanted]
         while pending:
             work(self.pool, self._tasks(pending, by))
             pending = [(each, _FURTHER * samples) for each, samples in pending if self._goes_on(each, samples, most)]
 
-    def _tasks(self, pending: Iterable[tuple[Wanted, float]], by: float) -> Iterator[Followed]:
+    def _tasks(self, pending: Iterable[tuple[WantedTrial, float]], by: float) -> Iterator[Followed]:
         for each, samples in pending:
             steps = self._steps(each.candidate, samples)
             known = self.cache.get(self._key(each, steps), TrainedRun)
@@ -95,7 +95,7 @@ class Trials:
         self.target = replace(self.target, value=float(f"{eased:.4g}"))
         return True
 
-    def _goes_on(self, each: Wanted, samples: float, most: float) -> bool:
+    def _goes_on(self, each: WantedTrial, samples: float, most: float) -> bool:
         """True if a longer run than one of so many samples may come to the target."""
         known = self.done.get((each.candidate, each.seed))
         if known is None or known.error or known.over or self.samples(each.candidate, each.seed) < math.inf:
@@ -106,7 +106,7 @@ class Trials:
     def _steps(self, candidate: Candidate, samples: float) -> int:
         return max(_LEAST_STEPS, math.ceil(samples / (candidate.workers * self.family.batch)))
 
-    def expected(self, each: Wanted, samples: float) -> float:
+    def expected(self, each: WantedTrial, samples: float) -> float:
         """The seconds of a run by the clock, from those of its size, or the next smaller one, so far; 0 before the first."""
         own = [
             (run.real, run.samples)
@@ -115,7 +115,7 @@ class Trials:
         ]
         return samples * sum(real for real, _ in own) / sum(count for _, count in own) if own else 0.0
 
-    def _ended(self, each: Wanted, steps: int, attempt: Attempt) -> None:
+    def _ended(self, each: WantedTrial, steps: int, attempt: Attempt) -> None:
         found = TrainedRun.of(attempt, self.target, steps, 0 if self.family.counts else self.family.batch)
         self.runs += 1
         if found.cut != TIME_IS_UP:
@@ -123,14 +123,14 @@ class Trials:
             self._note(each, found)
         self.seen(each.candidate.name)
 
-    def _note(self, each: Wanted, found: TrainedRun) -> None:
+    def _note(self, each: WantedTrial, found: TrainedRun) -> None:
         known = self.done.get((each.candidate, each.seed))
         if known is None or found.samples >= known.samples:
             self.done[each.candidate, each.seed] = found
 
-    def _key(self, each: Wanted, steps: int) -> str:
+    def _key(self, each: WantedTrial, steps: int) -> str:
         return self._there(each).key(each.candidate, "proxy", str(self.target), each.seed, steps)
 
-    def _there(self, each: Wanted) -> Scenario:
+    def _there(self, each: WantedTrial) -> Scenario:
         """The machines of a run, on which it looks for the target of now."""
         return matched(self.scenario, self.family.true, each.parameters).elsewhere(target=self.target)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from polyrhythm.tools.planner.candidate import ALONE, Candidate
 from polyrhythm.tools.planner.proxy.rates import USUAL, RateLaw, best_factor, fit_rates
 from polyrhythm.tools.planner.proxy.sizes import SizedModel
-from polyrhythm.tools.planner.proxy.trials import Trials, Wanted
+from polyrhythm.tools.planner.proxy.trials import Trials, WantedTrial
 
 FACTORS = (1.0, 2.0, 0.5)
 """Of the rate of the base, for each method."""
@@ -79,7 +79,9 @@ class RateTuning:
         rate = law.at(size.parameters)
         runs = {method: {factor: self._with(method, size, rate * factor) for factor in FACTORS} for method in methods}
         trials.make(
-            [Wanted(runs[method][factor], size.parameters, self.seed, samples) for factor in FACTORS for method in methods], by, 4 * samples
+            [WantedTrial(runs[method][factor], size.parameters, self.seed, samples) for factor in FACTORS for method in methods],
+            by,
+            4 * samples,
         )
         for method, found in runs.items():
             self.factors[method] = best_factor({factor: trials.samples(each, self.seed) for factor, each in found.items()})
@@ -90,7 +92,7 @@ class RateTuning:
 
     def _try(self, size: SizedModel, rates: Iterable[float], samples: float, by: float) -> None:
         runs = {rate: self._with(ALONE, size, rate) for rate in (rates if self.name is not None else (0.0,))}
-        first = [Wanted(each, size.parameters, self.seed, samples) for each in runs.values()]
+        first = [WantedTrial(each, size.parameters, self.seed, samples) for each in runs.values()]
         found = self.tried.setdefault(size.parameters, {})
         best = min(found.values(), default=math.inf)
         self.trials.make(first, by, _WORSE * best)
