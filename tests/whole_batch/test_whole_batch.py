@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +20,9 @@ from torch.utils.data import TensorDataset
 
 import polyrhythm as pr
 from polyrhythm import systems
-from polyrhythm.core.kernel.events import Evaluated
+from polyrhythm.core.kernel.events import Evaluated, Stepped
 from polyrhythm.errors import CheckpointError, PolyrhythmError
+from polyrhythm.hardware.faults import Crash, Join, Leave
 
 SAMPLES, STEPS = 150, 4
 SEARCHES = [None, "strong_wolfe"]
@@ -174,6 +177,76 @@ def test_a_killed_process_is_done_without() -> None:
     assert furthest(run, alone()) < 1e-9
 
 
+CHANGES = {
+    "one is lost": (Crash("worker/2", at=0.05),),
+    "the first is lost": (Crash("worker/0", at=0.1),),
+    "two are lost at once, the first among them": (Crash("worker/0", at=0.03), Crash("worker/1", at=0.031)),
+    "one joins": (Join(at=0.05),),
+    "one leaves, others join": (Leave("worker/1", at=0.06), Join(at=0.1), Join(at=0.11)),
+    "the first leaves, and the next is lost": (Leave("worker/0", at=0.06), Crash("worker/1", at=0.3)),
+    "one joins, and then two are lost": (Join(at=0.05), Crash("worker/0", at=0.3), Crash("worker/2", at=0.31)),
+}
+
+
+QUICK = ("the first is lost", "one leaves, others join")
+
+
+@pytest.mark.parametrize("change", [name if name in QUICK else pytest.param(name, marks=pytest.mark.long) for name in CHANGES])
+def test_sums_are_exact_while_the_crew_changes_in_the_middle_of_them(change: str) -> None:
+    faults = CHANGES[change]
+    on = pr.Simulator(devices=MEASURED, faults=faults)
+    run = pr.run(Train("strong_wolfe"), workers=pr.Crew(1, 4), strategy="sandblaster", on=on)
+    assert run.summary.lost == [each.actor for each in faults if isinstance(each, Crash)]
+    assert run.summary.steps == STEPS
+    assert furthest(run, alone("strong_wolfe")) < 1e-9
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("at", [0.0005 + 0.0437 * k for k in range(20)])
+def test_the_first_worker_may_be_lost_at_any_moment(at: float) -> None:
+    faults = (Crash("worker/0", at=at), Join(at=0.6 * at), Crash("worker/1", at=1.01 * at))
+    run = pr.run(Train(), workers=pr.Crew(1, 4), strategy=over(3), on=pr.Simulator(devices=MEASURED, faults=faults))
+    assert run.summary.steps == STEPS
+    assert furthest(run, alone()) < 1e-9
+
+
+class KilledInSums(Train):
+    """Whoever is of `rank` in the fourth evaluation is killed there, once; the run ends when its successor has taken a step."""
+
+    def __init__(self, place: Path, rank: int) -> None:
+        super().__init__("strong_wolfe", steps=400)
+        self.place, self.rank = place, rank
+
+    def __call__(self, worker: Any) -> None:
+        successor = self.place.exists()
+        model = network()
+        optimizer = lbfgs(model, self.search)
+
+        def loss(x: Tensor, y: Tensor) -> Tensor:
+            time.sleep(0.01)  # so that all compute some portions
+            if worker.rank == self.rank and batch.evaluations == 4:
+                with suppress(FileExistsError):
+                    self.place.touch(exist_ok=False)
+                    os.kill(os.getpid(), signal.SIGKILL)
+            return error(model)(x, y)
+
+        batch = worker.whole_batch(model, optimizer, data(), loss, portion=7)
+        for _ in worker.range(self.steps):
+            optimizer.step(batch)
+            if worker.any(successor):
+                break
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("rank", [0, 1])
+def test_real_sums_are_exact_while_a_process_is_killed_and_another_joins(rank: int, tmp_path: Path) -> None:
+    crew = pr.Crew(1, 3, replace=True)
+    run = pr.run(KilledInSums(tmp_path / "killed", rank), workers=crew, strategy="sandblaster", on=pr.Processes(timeout=60.0))
+    assert run.summary.lost == [f"worker/{rank}"]
+    assert any(isinstance(event, Stepped) and event.actor == f"worker/{rank + 3}" for event in run.outcome.events)
+    assert furthest(run, alone("strong_wolfe", steps=run.summary.steps)) < 1e-9
+
+
 def test_a_closure_of_ones_own_may_add_to_the_loss_that_is_seen() -> None:
     def train(worker: Any) -> None:
         model = network()
@@ -215,7 +288,6 @@ def test_what_cannot_be_is_refused_with_a_remedy() -> None:
     assert "choose sandblaster" in refused(Train(), strategy="allreduce")
     assert "portion=0" in refused(Train(portion=0))
     assert "copies=0" in refused(Train(copies=0))
-    assert "this crew may change" in refused(Train(), workers=(1, 2))
 
 
 def made(change: Callable[[Any, nn.Module, Any], object]) -> Callable[[Any], None]:

@@ -40,7 +40,7 @@ class FollowedBatch:
         """Nothing to do here: the servers keep the copies."""
 
     def regroup(self, parts: Iterator[Part]) -> None:
-        """Nothing to do: its crew does not change."""
+        """Nothing to do here: the servers are the same."""
 
     def own(self) -> list[tuple[str, Snapshots]]:
         return []

@@ -44,7 +44,8 @@ class WholeBatchWorker(WorkerInParts):
         at the strategy's servers, which add, scale and multiply them as worker 0's optimizer orders (Sandblaster; Dean et al., NIPS 2012).
 
         Every worker calls it, in place of `attach`, and takes the same steps. What a lost worker has computed and not sent is dealt again;
-        without worker 0 the run ends. Between steps a worker's model has the weights of its last evaluation, in the end the final ones.
+        without worker 0 the run ends, unless the crew may change: the next then goes on from the last step. Between steps a worker's model
+        has the weights of its last evaluation, in the end the final ones.
         Raises CompositionError for a strategy without servers, WorkloadError when training has started.
         """
         self._steps.refuse_if_finished("worker.whole_batch", "call it at the beginning")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, MutableMapping, Sequence
+from functools import partial
 from types import MethodType
 from typing import Any
 
@@ -12,8 +13,9 @@ from torch import Tensor, nn
 from polyrhythm.core.kernel.job import WorkerContext
 from polyrhythm.core.protocols.common_state import CommonState
 from polyrhythm.core.settings import shown
+from polyrhythm.core.strategy.hand_over import HandOver
 from polyrhythm.core.strategy.service import announce_opening
-from polyrhythm.core.strategy.strategy_plan import PlannedExchange, StrategyPlan
+from polyrhythm.core.strategy.strategy_plan import PlannedExchange
 from polyrhythm.core.torch_private.one_process import mark_stepped, mark_wrapped_by_scheduler, step_post_hooks, step_pre_hooks
 from polyrhythm.core.training.followed_batch import FollowedBatch
 from polyrhythm.core.training.models import Models
@@ -31,8 +33,7 @@ Evaluated = Callable[[BatchState, Callable[[], None]], None]
 class WholeBatches:
     """`states` are those that the worker shares with others, by name; the whole batch is one of them."""
 
-    def __init__(self, plan: StrategyPlan, context: WorkerContext, models: Models, states: MutableMapping[str, CommonState]) -> None:
-        self.plan = plan
+    def __init__(self, context: WorkerContext, models: Models, states: MutableMapping[str, CommonState]) -> None:
         self.context = context
         self.models = models
         self.states = states
@@ -42,19 +43,36 @@ class WholeBatches:
         """Have the servers hold the weights; `optimizer.step(closure)` calls `evaluated` from then on."""
         planned = self._keeping()
         self._check(job, optimizer, copies)
-        context, weights = self.context, job.flat()
-        first = self.plan.mesh.world(context.port.name).is_first
-        coordinator = BatchCoordinator(optimizer, weights.numel(), weights.dtype, context) if first else None
-        state = self.states[NAME] = self.state = BatchState(job, context, coordinator)
-        context.agree({NAME: state.shape}, "give the same model, data and portions at every worker.")
-        state.connect(planned.servers, context.port.scoped(_SCOPE))
-        if first:
-            opening = BatchOpening(_SCOPE, len(job.portions), copies)
-            for server, part in zip(planned.servers, weights.tensor_split(len(planned.servers)), strict=True):
-                context.perform(announce_opening(context.port, opening, server, (part,)))
+        state = self.states[NAME] = self.state = BatchState(job, self.context, None)
+        state.reform = self.models.reform
+        state.coordinator = self._announced(state, planned.servers, optimizer, copies)
+        state.connect(planned.servers, self.context.port.scoped(_SCOPE))
         self.models.evaluation.follow_state(FollowedBatch(state, planned.servers, _SCOPE))
+        self.models.regrouped.append(partial(self._regroup, state, optimizer, copies))
         _take_over(optimizer, state, evaluated)
         return WholeBatch(state)
+
+    def _announced(
+        self, state: BatchState, servers: Sequence[str], optimizer: torch.optim.Optimizer, copies: int
+    ) -> BatchCoordinator | None:
+        """Announce the batch to the servers of the present view, at its first worker, who coordinates.
+
+        Servers that had it in the view before take over the vectors that they had, and not the weights of the announcement.
+        """
+        context, job = self.context, state.job
+        context.agree({NAME: state.shape}, "give the same model, data and portions at every worker.")
+        if not self.models.plan.mesh.world(context.port.name).is_first:
+            return None
+        weights = job.flat()
+        opening = BatchOpening(_SCOPE, len(job.portions), copies, context.crew.changes)
+        for server, part in zip(servers, weights.tensor_split(len(servers)), strict=True):
+            context.perform(announce_opening(context.port, opening, server, (part,)))
+        return BatchCoordinator(optimizer, weights.numel(), weights.dtype, context)
+
+    def _regroup(self, state: BatchState, optimizer: torch.optim.Optimizer, copies: int, handed: HandOver) -> None:
+        servers = self._keeping().servers
+        coordinator = self._announced(state, servers, optimizer, copies)
+        state.regroup(servers, self.context.port.scoped(_SCOPE), coordinator, handed.state["tables"][NAME]["clock"])
 
     def refuse_attaching(self) -> None:
         """Raise WorkloadError where a whole batch was opened: it has the one model."""
@@ -89,21 +107,16 @@ class WholeBatches:
 
     def _keeping(self) -> PlannedExchange:
         """The exchange whose servers hold the vectors."""
-        strategy = self.plan.strategy
-        if self.plan.mesh.cut:
+        plan, name = self.models.plan, self.models.plan.strategy.name
+        if plan.mesh.cut:
             raise CompositionError(
                 "Each worker of this mesh holds a part of the model, and a whole batch needs it whole: take a flat mesh."
             )
-        if self.context.crew.changes:
-            raise CompositionError(
-                "A whole batch has one coordinator, and this crew may change: give one number of workers. What lost workers had not "
-                "computed is dealt again to the others."
-            )
-        for planned in reversed(self.plan.exchanges):
+        for planned in reversed(plan.exchanges):
             if planned.servers:
                 return planned
         raise CompositionError(
-            f"The vectors of a whole batch are held by servers, and {strategy.name} has none: choose sandblaster, or another system with "
+            f"The vectors of a whole batch are held by servers, and {name} has none: choose sandblaster, or another system with "
             "servers, or compose pr.Strategy(consistency=pr.consistency.Asynchronous(), topology=pr.topology.Server(2))."
         )
 

@@ -87,5 +87,5 @@ def assembled(context: WorkerContext, plan: StrategyPlan, chosen: CheckpointPlan
     crew = ChangingCrew(context, plan, View(chosen.epoch, mesh.members), regrouping, **steps_before)
     calls.reform = models.reform = crew.reform
     checkpointing.losses = lambda: len(present(crew, models).left)
-    batches = WholeBatches(plan, context, models, tables.states)
+    batches = WholeBatches(context, models, tables.states)
     return WorkerParts(models, tables, batches, state, steps, together, data, checkpointing, crew)

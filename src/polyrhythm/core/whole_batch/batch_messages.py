@@ -10,7 +10,7 @@ REQUESTS, DEALT = "ask", "dealt"
 
 
 class Ask(IntEnum):
-    """The kinds of requests; the number that a request begins with. The last six are to the dealer, which is the first server."""
+    """The kinds of requests; the number that a request begins with. NEXT to STEP are to the dealer, which is the first server."""
 
     ORDERS = 0
     """of the coordinator: orders follow; the text has the contributions that are gathered"""
@@ -34,6 +34,12 @@ class Ask(IntEnum):
     """of a server: it has the sum of that number of the worker in the text, for an evaluation"""
     STEP = 10
     """of the coordinator: a step is over, with its loss"""
+    NOTE = 11
+    """of the coordinator, in a crew that may change: what it is after the step that it settles next, with the loss"""
+    STEPS = 12
+    """of the coordinator, after a change: the last evaluation that a server knows of, and the steps to which it can return"""
+    RETURN = 13
+    """of the coordinator, after a change: return to that step; the answer is what the coordinator was then"""
 
 
 class Reply(IntEnum):

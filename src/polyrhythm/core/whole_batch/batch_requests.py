@@ -12,6 +12,7 @@ from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.kernel.port import Port
 from polyrhythm.core.whole_batch.batch_messages import DEALT, REQUESTS, Answer, Ask, Reply
 from polyrhythm.core.whole_batch.orders import ANSWERED, VectorOrder, to_numbers
+from polyrhythm.core.whole_batch.step_marks import CoordinatorNote
 from polyrhythm.core.whole_batch.vectors import Contribution
 
 
@@ -56,6 +57,20 @@ class BatchRequests:
     async def end_step(self, step: int, loss: float) -> None:
         """Have the dealer tell all that a step is over."""
         await self._ask_dealer(Ask.STEP, (step, loss))
+
+    async def note(self, note: CoordinatorNote) -> None:
+        """Have every server keep what the coordinator is after the step that it settles next."""
+        for server in self.servers:
+            await self.port.send(server, Message(REQUESTS, (float(Ask.NOTE), float(note.step), note.loss), note.text, note.tensors))
+
+    async def recover(self) -> tuple[int, CoordinatorNote]:
+        """Have all servers return to the last step that all have settled: the last evaluation that one has, and the note of the step."""
+        await self._ask_all(Ask.STEPS)
+        known = [(await self._receive(f"s{k}", server)).numbers for k, server in enumerate(self.servers)]
+        step = min(steps[-1] for _, *steps in known)
+        await self._ask_all(Ask.RETURN, (step,))
+        notes = [await self._receive(f"n{k}", server) for k, server in enumerate(self.servers)]
+        return int(max(known)[0]), CoordinatorNote(int(step), notes[0].numbers[0], notes[0].text, notes[0].tensors)
 
     async def following(self, step: int, evaluation: int) -> Answer:
         """Wait for an evaluation after that one, or the end of the step."""

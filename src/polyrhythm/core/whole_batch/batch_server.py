@@ -16,6 +16,7 @@ from polyrhythm.core.trees import StateTree
 from polyrhythm.core.whole_batch.batch_messages import REQUESTS, Ask
 from polyrhythm.core.whole_batch.orders import from_numbers
 from polyrhythm.core.whole_batch.portion_desk import PortionDesk
+from polyrhythm.core.whole_batch.step_marks import CoordinatorNote, StepMarks
 from polyrhythm.core.whole_batch.vectors import ServerVectors
 
 
@@ -28,9 +29,9 @@ class _Waiting(NamedTuple):
 
 
 class BatchServer:
-    """Holds one part of the vectors; with a `desk` it deals too."""
+    """Holds one part of the vectors; with a `desk` it deals too. If it `returns` it can return to the last steps."""
 
-    def __init__(self, weights: Tensor, endpoint: ServerEndpoint, desk: PortionDesk | None) -> None:
+    def __init__(self, weights: Tensor, endpoint: ServerEndpoint, desk: PortionDesk | None, returns: bool) -> None:
         self.port = endpoint.port
         self.rank, self.first = endpoint.group.rank, endpoint.group.first
         self.record = endpoint.record
@@ -38,6 +39,7 @@ class BatchServer:
         self.checkpoints = endpoint.checkpoints
         self.view = View.of(endpoint.workers)
         self.vectors = ServerVectors(weights)
+        self.marks = StepMarks(self.vectors) if returns else None
         self.desk = desk
         self.waiting: list[_Waiting] = []
         self.done: set[str] = set()
@@ -80,9 +82,23 @@ class BatchServer:
                 self.done.add(worker)
             case Ask.DRAIN:
                 self.drained[worker] = int(numbers[0])
+            case Ask.NOTE | Ask.STEPS | Ask.RETURN as asked:
+                await self._mark(asked, worker, numbers, message)
             case asked:
                 assert self.desk is not None, "only the first server deals"
                 await self.desk.take(asked, worker, numbers, message.text)
+
+    async def _mark(self, asked: Ask, worker: str, numbers: list[float], message: Message) -> None:
+        assert self.marks is not None, "a coordinator of a crew that does not change neither notes steps nor returns"
+        if asked is Ask.NOTE:
+            self.marks.noted = CoordinatorNote(int(numbers[0]), numbers[1], message.text, message.tensors)
+        elif asked is Ask.STEPS:
+            await self.port.send(worker, Message(f"s{self.rank}", (float(self.vectors.evaluation), *map(float, self.marks.steps))))
+        else:
+            note = self.marks.back(int(numbers[0]))
+            if self.desk is not None:
+                await self.desk.back(note.step, note.loss)
+            await self.port.send(worker, Message(f"n{self.rank}", (note.loss,), note.text, note.tensors))
 
     async def _obey(self, worker: str, numbers: list[float], text: str) -> None:
         contributions = [(name, number) for name, number in msgspec.json.decode(text)] if text else []
@@ -92,6 +108,8 @@ class BatchServer:
         answers = self.vectors.obey(from_numbers(numbers), contributions)
         if answers:
             await self.port.send(worker, Message(f"a{self.rank}", tuple(answers)))
+        if self.marks is not None:
+            self.marks.look()
         if self.vectors.step > step:
             self.record(Merged(self.port.now(), self.port.name, self.vectors.step, [0], self.port.now() - now))
         if contributions:
@@ -119,9 +137,12 @@ class BatchServer:
                 await self.port.send(name, Message(f"d{self.rank}", text=problem))
 
     def export(self) -> StateTree:
-        return {"vectors": self.vectors.export(), "desk": None if self.desk is None else self.desk.export()}
+        marks = {} if self.marks is None else {"marks": self.marks.export()}
+        return {"vectors": self.vectors.export(), "desk": None if self.desk is None else self.desk.export(), **marks}
 
     def restore(self, state: StateTree) -> None:
         self.vectors.restore(state["vectors"])
+        if self.marks is not None:
+            self.marks.restore(state.get("marks", self.marks.export()))
         if self.desk is not None and state["desk"] is not None:
             self.desk.restore(state["desk"])

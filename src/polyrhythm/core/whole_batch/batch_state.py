@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from polyrhythm.core.kernel.job import WorkerContext
 from polyrhythm.core.kernel.port import Port
+from polyrhythm.core.kernel.view import ViewChange, ViewChanged
 from polyrhythm.core.protocols.common_state import Donor
 from polyrhythm.core.settings import shown
 from polyrhythm.core.trees import StateTree
@@ -73,6 +74,7 @@ class BatchState:
         self.samples = 0
         self.stepping = self.finished = False
         self.content: Tensor | None = None
+        self.reform: Callable[[ViewChange], bool] = _cannot_reform
 
     def connect(self, servers: Sequence[str], port: Port) -> None:
         """Talk to these servers from now on."""
@@ -80,17 +82,30 @@ class BatchState:
         if self.coordinator is not None:
             self.coordinator.requests = self.requests
 
+    def regroup(self, servers: Sequence[str], port: Port, coordinator: BatchCoordinator | None, clock: int) -> None:
+        """Continue among other workers: the first of them coordinates, from the last step that all servers have settled."""
+        self.clock, self.coordinator = clock, coordinator
+        self.connect(servers, port)
+        if coordinator is not None:
+            coordinator.recover()
+
     def run(self, closure: Callable[[], Any]) -> float:
         """Make the evaluations of one step: the coordinator as its optimizer wants them, the others as they are told. Returns the loss."""
         self.stepping = True
         try:
-            once = partial(self._once, closure)
-            loss = self._follow(once) if self.coordinator is None else self.coordinator.step(once, self.clock + 1)
+            loss = self._run(partial(self._once, closure))
         finally:
             self.stepping = False
         if not loss - loss == 0:
             raise diverged(f"The loss of the whole batch is {loss} at step {self.clock + 1}")
         return loss
+
+    def _run(self, once: Callable[[], Any]) -> float:
+        while True:
+            try:
+                return self._follow(once) if self.coordinator is None else self.coordinator.step(once, self.clock + 1)
+            except ViewChanged as interruption:  # what was under way is done again among those who are left
+                self.reform(interruption.change)
 
     def _follow(self, closure: Callable[[], Any]) -> float:
         while True:
@@ -186,7 +201,13 @@ class BatchState:
         self.clock, self.evaluation = state["clock"], state["evaluation"]
         if self.coordinator is not None:
             self.coordinator.restore(state["coordinator"])
+            self.coordinator.settled = self.clock
 
     def take_over(self, state: StateTree, own: bool, left: Sequence[StateTree] = (), donor: Donor | None = None) -> None:
         """Nothing but counts is a worker's own between two steps."""
         self.restore(state)
+
+
+def _cannot_reform(change: ViewChange) -> bool:
+    """No crew changes: nothing interrupts a step."""
+    raise AssertionError("a crew that is fixed has changed")

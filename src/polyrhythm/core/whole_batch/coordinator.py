@@ -6,14 +6,16 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import msgspec
 import torch
 from torch import Tensor
 
 from polyrhythm.core.kernel.job import WorkerContext
-from polyrhythm.core.trees import StateTree
+from polyrhythm.core.trees import StateTree, separate, unite
 from polyrhythm.core.whole_batch.batch_requests import BatchRequests
 from polyrhythm.core.whole_batch.orders import Deed, VectorOrder
 from polyrhythm.core.whole_batch.remote_vector import RemoteVector, RemoteVectors
+from polyrhythm.core.whole_batch.step_marks import CoordinatorNote
 from polyrhythm.core.whole_batch.vectors import Contribution
 from polyrhythm.errors import CompositionError
 
@@ -30,21 +32,42 @@ class BatchCoordinator:
         self.vectors = RemoteVectors(numel, dtype, self._send)
         self.weights = self.vectors.weights()
         self.optimizer = _again(optimizer, self.weights)
-        self.evaluations = 0
+        self.evaluations = self.settled = 0
+        self.loss = 0.0
 
     def _send(self, orders: Sequence[VectorOrder], contributions: Sequence[Contribution] = ()) -> list[list[float]]:
         answers: list[list[float]] = self.context.perform(self.requests.order(orders, contributions))
         return answers
 
     def step(self, closure: Callable[[], Any], number: int) -> float:
-        """Take a step of the optimizer; its loss, which is that of its first evaluation."""
+        """Take the steps of the optimizer up to that `number`; the loss of the last, which is that of its first evaluation.
+
+        After a change of the crew it may be settled already, or the one before be lost.
+        """
+        while self.settled < number:
+            self._step(closure, self.settled + 1)
+        return self.loss
+
+    def _step(self, closure: Callable[[], Any], number: int) -> None:
         for group, own in zip(self.optimizer.param_groups, self.own.param_groups, strict=True):
             group |= {name: value for name, value in own.items() if name != "params"}
         loss = float(self.optimizer.step(closure))
+        if self.context.crew.changes:
+            text, tensors = separate(self.export())
+            noted = msgspec.json.encode([text, list(tensors)]).decode()
+            self.context.perform(self.requests.note(CoordinatorNote(number, loss, noted, tuple(tensors.values()))))
         self.vectors.orders.append(VectorOrder(Deed.SETTLE, first=self.weights.handle.number, a=float(number)))
         self.vectors.flush()
         self.context.perform(self.requests.end_step(number, loss))
-        return loss
+        self.settled, self.loss = number, loss
+
+    def recover(self) -> None:
+        """Continue from the last step that all servers have settled, whoever coordinated it."""
+        last, note = self.context.perform(self.requests.recover())
+        if note.text:
+            text, names = msgspec.json.decode(note.text)
+            self.restore(unite(text, dict(zip(names, note.tensors, strict=True))))
+        self.evaluations, self.settled, self.loss = last, note.step, note.loss
 
     def begin(self) -> int:
         """Begin an evaluation of the weights as they are now: its number."""

@@ -48,6 +48,11 @@ class PortionDesk:
                 self.step, self.loss = int(numbers[0]), numbers[1]
                 await self._notify()
 
+    async def back(self, step: int, loss: float) -> None:
+        """The vectors have returned to that step, which is the last that is over."""
+        self.step, self.loss, self.running = step, loss, False
+        await self._notify()
+
     async def lose(self, worker: str) -> None:
         """A worker is lost: others compute what it has not stored."""
         self.idle.pop(worker, None)
