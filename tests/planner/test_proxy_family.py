@@ -128,6 +128,17 @@ def test_a_proxy_on_matched_machines_takes_as_long_as_the_model(system: str) -> 
     assert its.at(2000)[0] == pytest.approx(own.at(2000)[0], rel=0.15)
 
 
+@pytest.mark.parametrize("system", ["allreduce", "powersgd", "ssp"])
+def test_a_timing_with_fewer_tensors_takes_as_long(system: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    shape = counted(load_workload("chars-gpt", {"context": 8, "layers": 12, "width": 64, "samples": 64}), 16).shape
+    whole = true_timing(scenario(GPT), Candidate(system, 2), shape)
+    monkeypatch.setattr("polyrhythm.tools.planner.proxy.true_timing._LARGEST", shape.layout.numel / 2)
+    some = true_timing(scenario(GPT), Candidate(system, 2), shape)
+    assert (whole.cut, some.cut > 3) == (1.0, True)
+    assert some.at(5000)[0] == pytest.approx(whole.at(5000)[0], rel=0.1)
+    assert some.at(5000)[1] == pytest.approx(whole.at(5000)[1], rel=0.1)
+
+
 def test_a_timing_goes_on_at_its_later_pace() -> None:
     whole = scenario(GPT)
     found = true_timing(whole, Candidate("sparknet", 2), counted(GPT, 16).shape)

@@ -48,8 +48,8 @@ class Origins:
         return [FigureOrigin("seconds of a step", ASSUMED, f"operations over the speed that the description of {', '.join(names)} has")]
 
     def _timing(self) -> list[FigureOrigin]:
-        cut = max((each.cut for each in self.planner.timings.values()), default=1)
-        less = f"; codecs that compute encoded a {cut}th of the rows, on links as much slower" if cut > 1 else ""
+        cut = max((each.cut for each in self.planner.timings.values()), default=1.0)
+        less = f"; of tensors of one size only some, {cut:.3g} times fewer numbers, on links as much slower" if cut > 1 else ""
         return [
             FigureOrigin(
                 "seconds and bytes of a sample",

@@ -161,7 +161,7 @@ class ProxyAnswer:
             seconds_per_sample=timing.pace[0],
             first=found.first,
             sizes=len(self._needed(method)),
-            timed="the true shapes" if timing.cut == 1 else f"the true shapes with a {timing.cut}th of their rows",
+            timed="all tensors" if timing.cut == 1 else f"{timing.cut:.3g} times fewer numbers, in tensors of all sizes",
             command=self.invocation.command(whole),
             code=self.invocation.code(whole),
             rehearsal=self.invocation.rehearsal(whole),

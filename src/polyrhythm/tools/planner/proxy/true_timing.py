@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from inspect import signature
@@ -21,21 +23,23 @@ from polyrhythm.tools.planner.circumstances import with_links
 from polyrhythm.tools.planner.scenario import Scenario
 
 _LEAST_STEPS = 4
-_LARGEST = 2e8
-"""Numbers of all workers' models together that a timing encodes; larger ones are cut, with links as much slower."""
+_LARGEST = 4e7
+"""Numbers of all workers' models together that a timing exchanges; of larger ones some tensors are left out, and links are as much
+slower."""
 _BEGINNINGS, _PERIODS = ("warmup",), ("period", "tau", "every")
 """Options of systems: steps until they exchange as usual, and from one exchange to the next."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrueTiming:
-    """Seconds and bytes by the samples of all workers; beyond the timed run as in its later part. `cut` is how far tensors were cut."""
+    """Seconds and bytes by the samples of all workers; beyond the timed run as in its later part. `cut` is
+    how many times more numbers the model has than what was timed."""
 
     samples: NDArray[np.float64]
     seconds: NDArray[np.float64]
     nbytes: NDArray[np.float64]
     settled: int
-    cut: int = 1
+    cut: float = 1.0
 
     def at(self, samples: float) -> tuple[float, float]:
         """The seconds and the bytes of so many samples."""
@@ -59,25 +63,24 @@ def true_timing(scenario: Scenario, candidate: Candidate, shape: StepShape) -> T
     """Time steps of `shape` at each worker. Raises CompositionError for a method whose messages depend on what is computed."""
     beginning, period = _option(candidate, _BEGINNINGS), max(_LEAST_STEPS, _option(candidate, _PERIODS))
     strategy = candidate.strategy
-    cut = 1
-    if not strategy.exchange.agreement.codec.traits.verbatim:
-        cut = max(1, round(shape.layout.numel * candidate.workers / _LARGEST))
-    there = replace(scenario, gradients=OneByOne(), network=with_links(scenario.network, bandwidth=1 / cut)) if cut > 1 else scenario
+    some = thinned(shape, candidate.workers)
+    cut = shape.layout.numel / some.layout.numel
+    there = replace(scenario, network=with_links(scenario.network, bandwidth=1 / cut)) if cut > 1 else scenario
     first = beginning + period
     on = replace(there.on(scenario.seed), gradients=OneByOne())
-    made = time_shape(_cut(shape, cut), workers=candidate.workers, strategy=strategy, steps=first + 2 * period, on=on)
+    made = time_shape(some, workers=candidate.workers, strategy=strategy, steps=first + 2 * period, on=on)
     events = sorted((each for each in made.outcome.events if isinstance(each, Stepped)), key=lambda each: each.time)
     return _read(events, first, shape.samples, cut)
 
 
-def _read(events: list[Stepped], first: int, batch: int, cut: int) -> TrueTiming:
+def _read(events: list[Stepped], first: int, batch: int, cut: float) -> TrueTiming:
     """The course of a run from its steps, as they ended."""
     known: dict[str, tuple[int, int]] = {}
     course = [(0.0, 0.0, 0.0)]
     for each in events:
         known[each.actor] = each.clock, each.bytes_sent
         steps = sum(clock for clock, _ in known.values())
-        course.append((float(steps * batch), each.time, float(cut * max(nbytes for _, nbytes in known.values()))))
+        course.append((float(steps * batch), each.time, cut * max(nbytes for _, nbytes in known.values())))
     samples, seconds, nbytes = (np.asarray(column) for column in zip(*course, strict=True))
     settled = int(np.searchsorted(samples, first * batch * len(known)))
     return TrueTiming(samples, seconds, nbytes, min(settled, len(samples) - 2), cut)
@@ -90,9 +93,16 @@ def _option(candidate: Candidate, names: tuple[str, ...]) -> int:
     return max((each for each in found if isinstance(each, int) and not isinstance(each, bool)), default=0)
 
 
-def _cut(shape: StepShape, cut: int) -> StepShape:
-    """The shape with so many times fewer rows in every matrix."""
-    if cut == 1:
+def thinned(shape: StepShape, workers: int) -> StepShape:
+    """The shape with fewer tensors of each size, one at least, if so many workers would exchange too much for a timing."""
+    times = shape.layout.numel * workers / _LARGEST
+    if times <= 1:
         return shape
-    shapes = tuple((max(1, round(size[0] / cut)), *size[1:]) if len(size) > 1 else size for size in shape.layout.shapes)
-    return replace(shape, layout=Layout(shape.layout.names, shapes))
+    counts, kept = Counter(shape.layout.shapes), Counter[tuple[int, ...]]()
+    names, shapes = [], []
+    for name, size in zip(shape.layout.names, shape.layout.shapes, strict=True):
+        if kept[size] < math.ceil(counts[size] / times):
+            kept[size] += 1
+            names.append(name)
+            shapes.append(size)
+    return replace(shape, layout=Layout(tuple(names), tuple(shapes)))
