@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -83,8 +82,8 @@ class VirtualActor:
     port: Port
     timing: ComputeTimer
     program: BlockingProgram | None = None
-    mail: dict[str, deque[Delivery]] = field(default_factory=dict)
-    waiters: dict[str, deque[VirtualTask]] = field(default_factory=dict)
+    mail: dict[str, list[Delivery]] = field(default_factory=dict)
+    waiters: dict[str, list[VirtualTask]] = field(default_factory=dict)
     tasks: dict[VirtualTask, None] = field(default_factory=dict)
     channels: dict[str, FifoChannel] = field(default_factory=dict)
     held_until: float = 0.0
@@ -100,7 +99,7 @@ class VirtualActor:
         box = self.mail.get(topic)
         if box is None:
             return None
-        delivery = box.popleft()
+        delivery = box.pop(0)
         if not box:
             del self.mail[topic]
         return delivery
@@ -114,14 +113,14 @@ class VirtualActor:
         topic = delivery.message.topic
         box = self.mail.get(topic)
         if box is None:
-            box = self.mail[topic] = deque()
+            box = self.mail[topic] = []
         box.append(delivery)
 
     def wait(self, task: VirtualTask, topic: str) -> None:
         """Append `task` to those that wait for messages under `topic`."""
         line = self.waiters.get(topic)
         if line is None:
-            line = self.waiters[topic] = deque()
+            line = self.waiters[topic] = []
         line.append(task)
 
     def next_waiter(self, topic: str) -> VirtualTask | None:
@@ -129,7 +128,7 @@ class VirtualActor:
         line = self.waiters.get(topic)
         if line is None:
             return None
-        task = line.popleft()
+        task = line.pop(0)
         if not line:
             del self.waiters[topic]
         return task
@@ -166,9 +165,9 @@ class FifoChannel:
     receiver: VirtualActor
     loses: Callable[[str], bool] | None
     crosses: bool = False
-    fates: deque[tuple[float, ...]] | None = None
-    line: deque[Delivery | None] = field(default_factory=deque)
-    left: deque[tuple[float, int]] = field(default_factory=deque)
+    fates: list[tuple[float, ...]] | None = None
+    line: list[Delivery | None] = field(default_factory=list)
+    left: list[tuple[float, int]] = field(default_factory=list)
     """The time at which each of `line` was sent, and its bytes, where that is recorded."""
     nbytes: int = 0
     messages: int = 0

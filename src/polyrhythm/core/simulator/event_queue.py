@@ -30,6 +30,12 @@ class Ready(Protocol):
         """The number of actions that are due."""
 
 
+class Going(Protocol):
+    """A run that is under way; `running` counts the programs that have not ended."""
+
+    running: int
+
+
 class ShuffledTies:
     """Gives simultaneous entries in an order drawn from a seed, to test that no promised result depends on it."""
 
@@ -96,6 +102,17 @@ class EventQueue:
         if self.now < limit < inf:
             self.now = limit
         return limit
+
+    def drain(self, going: Going) -> None:
+        """Do what is ready, until nothing is left or no program is running."""
+        ready = self.ready
+        while ready and going.running:
+            action, first, second = ready.popleft()
+            action(first, second)
+
+    def __len__(self) -> int:
+        """The number of actions that are scheduled, and not yet due."""
+        return len(self._heap)
 
     def _compact(self) -> None:
         """Throw out stale timers: a run with generous timeouts leaves one behind at every step."""

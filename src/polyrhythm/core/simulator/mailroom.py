@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from polyrhythm.core.kernel.effects import Send, SendAll, SendDatagram
@@ -13,6 +13,8 @@ from polyrhythm.core.simulator.actors import FifoChannel, VirtualActor, VirtualT
 from polyrhythm.core.simulator.broadcasts import Broadcasts
 from polyrhythm.core.simulator.connection import REMEMBERED
 from polyrhythm.core.simulator.event_queue import EventQueue
+from polyrhythm.core.simulator.post import Post, PostHooks, Start
+from polyrhythm.core.simulator.task_runner import TaskRunner
 from polyrhythm.errors import CompositionError
 from polyrhythm.hardware.timetable import LinkKey
 
@@ -58,11 +60,17 @@ Fates = Callable[[str, str], Callable[[str], tuple[float, ...]]]
 """Between two actors, what becomes of the next datagram under a topic: the seconds by which each copy that arrives is late."""
 
 
-class Mailroom:
-    """Sends and delivers. `carrier` is None where the network takes no time; `events` where sends are not recorded.
+@dataclass(frozen=True, slots=True)
+class Notes:
+    """What records sends, and arrivals; None where these are not recorded."""
 
-    Arrivals go to `arrivals`, if they are recorded. `bytes_between_sites` is None where it is not known: without a network, and
-    with collectives in closed form.
+    sends: Recorder | None = None
+    arrivals: Recorder | None = None
+
+
+class Mailroom:
+    """Sends and delivers by a `post`. `carrier` is None where the network takes no time. `bytes_between_sites` is None where it is not
+    known: without a network, and with collectives in closed form.
     """
 
     def __init__(
@@ -70,39 +78,45 @@ class Mailroom:
         queue: EventQueue,
         actors: dict[str, VirtualActor],
         carrier: Carrier | None,
-        wake: Callable[[VirtualTask, Any], None],
-        events: Recorder | None,
+        runner: TaskRunner,
+        notes: Notes,
+        post: Callable[[EventQueue, TaskRunner, Start | None, PostHooks], Post] = Post,
     ) -> None:
-        self.bytes_sent = 0
-        self.messages_sent = 0
-        self.arrivals: Recorder | None = None
-        self.bytes_between_sites: int | None = None if carrier is None else 0
         self.broadcasts: Broadcasts | None = None
         self.losses: Callable[[str, str], Callable[[str], bool] | None] = _loses_nothing
         self.fates: Fates = _all_in_time
+        sent = self._note_sent if notes != Notes() else None
+        hooks = PostHooks(self._open, self._hand_over, sent, self._note, self._arrive_late, self._close)
+        self.post = post(queue, runner, None if carrier is None else carrier.start, hooks)
+        self.deliver = runner.deliver
+        self.arrive = self.post.arrive
         self.handlers: dict[type, Callable[[VirtualTask, Any], None]] = {
-            Send: self.send,
+            Send: self.post.send,
             SendAll: self.send_all,
             SendDatagram: self.send_datagram,
         }
         self._queue = queue
         self._actors = actors
         self._carrier = carrier
-        self._wake = wake
-        self._events = events
-        self._arrive = self.arrive
+        self._events, self._arrivals = notes.sends, notes.arrivals
+        self._between = carrier is not None
         self._datagrams: dict[tuple[str, str], tuple[FifoChannel, Callable[[str], tuple[float, ...]]]] = {}
-        self._measured: Message | None = None
-        self._nbytes = 0
         self._channels = 0
 
-    def send(self, task: VirtualTask, effect: Send) -> None:
-        """Count a message and send it."""
-        actor, message, to = task.actor, effect.message, effect.to
-        if message.topic[:1] == ASIDE:
-            self._queue.ready.append((self._hand_over, to, Delivery(actor.name, message)))
-            return
-        self._dispatch(actor.channels.get(to) or self._open(actor, to), message)
+    @property
+    def bytes_sent(self) -> int:
+        """The bytes that all actors together have sent."""
+        return self.post.bytes_sent
+
+    @property
+    def messages_sent(self) -> int:
+        """The messages that all actors together have sent."""
+        return self.post.messages_sent
+
+    @property
+    def bytes_between_sites(self) -> int | None:
+        """Those of the bytes that went to another site; None where that is not known."""
+        return self.post.bytes_between_sites if self._between else None
 
     def send_all(self, task: VirtualTask, effect: SendAll) -> None:
         """Send a message to each receiver in turn, or charge all of that in closed form."""
@@ -111,18 +125,16 @@ class Mailroom:
             self._broadcast(self.broadcasts, actor, effect)
             return
         for to in effect.to:
-            self.send(task, Send(to, message))
+            self.post.send(task, Send(to, message))
 
     def _broadcast(self, broadcasts: Broadcasts, actor: VirtualActor, effect: SendAll) -> None:
         now, message, nbytes = self._queue.now, effect.message, wire_bytes(effect.message)
         count, delivery = len(effect.to), Delivery(actor.name, message)
-        between = self.bytes_between_sites
-        self.charge(actor, nbytes * count, count)
+        self._count(actor, nbytes * count, count)
         for time, crosses, names in broadcasts.send(now, actor.name, effect.to, nbytes):
-            if crosses and between is not None:
-                between += nbytes * len(names)
+            if crosses:
+                self.post.bytes_between_sites += nbytes * len(names)
             self._queue.at(time, (self._reach, [self._actors[name] for name in names], delivery))
-        self.bytes_between_sites = between
         if self._events is not None:
             for to in effect.to:
                 self._events(Sent(now, actor.name, to, message.topic, nbytes))
@@ -136,38 +148,19 @@ class Mailroom:
         between = task.actor.name, effect.to
         if between not in self._datagrams:
             channel = self._channel(task.actor, effect.to)
-            channel.fates = deque()
+            channel.fates = []
             self._datagrams[between] = channel, self.fates(*between)
         channel, fate = self._datagrams[between]
         assert channel.fates is not None
         channel.fates.append(fate(effect.message.topic))
-        self._dispatch(channel, effect.message)
+        self.post.dispatch(channel, effect.message)
 
-    def _dispatch(self, channel: FifoChannel, message: Message) -> None:
-        actor, to = channel.sender, channel.receiver.name
-        if message is not self._measured:  # a server sends the same message to a thousand workers
-            self._measured, self._nbytes = message, wire_bytes(message)
-        nbytes = self._nbytes
-        actor.bytes_sent += nbytes
-        actor.messages_sent += 1
-        self.bytes_sent += nbytes
-        self.messages_sent += 1
-        if channel.crosses and self.bytes_between_sites is not None:
-            self.bytes_between_sites += nbytes
-        channel.nbytes += nbytes
-        channel.messages += 1
-        if not channel.line:
-            channel.since = self._queue.now
-        lost = channel.loses is not None and channel.loses(message.topic)
-        channel.line.append(None if lost else Delivery(actor.name, message))
+    def _note_sent(self, channel: FifoChannel, message: Message, nbytes: int) -> None:
+        """Record that `message` was sent."""
         if self._events is not None:
-            self._events(Sent(self._queue.now, actor.name, to, message.topic, nbytes))
-        if self.arrivals is not None:
+            self._events(Sent(self._queue.now, channel.sender.name, channel.receiver.name, message.topic, nbytes))
+        if self._arrivals is not None:
             channel.left.append((self._queue.now, nbytes))
-        if self._carrier is None:
-            self._queue.ready.append((self._arrive, channel, None))
-        else:
-            self._carrier.start(self._queue.now, actor.name, to, nbytes, channel)
 
     def carried(self, actor: VirtualActor) -> Iterator[Carried]:
         """The traffic of each connection of `actor`; none for an actor that has very many connections."""
@@ -184,58 +177,37 @@ class Mailroom:
 
     def charge(self, actor: VirtualActor, nbytes: int, messages: int) -> None:
         """Count the bytes and messages of `actor` in a collective that was charged in closed form."""
+        self._count(actor, nbytes, messages)
+        self._between = False
+
+    def _count(self, actor: VirtualActor, nbytes: int, messages: int) -> None:
         actor.bytes_sent += nbytes
         actor.messages_sent += messages
-        self.bytes_sent += nbytes
-        self.messages_sent += messages
-        self.bytes_between_sites = None
+        self.post.bytes_sent += nbytes
+        self.post.messages_sent += messages
 
-    def arrive(self, channel: FifoChannel, _: None) -> None:
-        """Deliver the oldest message on `channel`."""
-        delivery = channel.line.popleft()
-        if not channel.line:
-            channel.busy += self._queue.now - channel.since
-        if channel.left:
-            self._note(channel, delivery)
-        if channel.fates is not None:
-            self._arrive_late(channel.receiver, delivery, channel.fates.popleft())
-            return
-        if self._channels > REMEMBERED and not channel.line and channel.loses is None:
-            self._close(channel)
-        if delivery is not None:
-            self.deliver(channel.receiver, delivery)
-
-    def _arrive_late(self, receiver: VirtualActor, delivery: Delivery | None, delays: tuple[float, ...]) -> None:
+    def _arrive_late(self, channel: FifoChannel, delivery: Delivery | None) -> None:
+        assert channel.fates is not None
+        delays = channel.fates.pop(0)
         if delivery is None:
             return
         for delay in delays:
             if delay:
-                self._queue.at(self._queue.now + delay, (self.deliver, receiver, delivery))
+                self._queue.at(self._queue.now + delay, (self.deliver, channel.receiver, delivery))
             else:
-                self.deliver(receiver, delivery)
+                self.deliver(channel.receiver, delivery)
 
     def _note(self, channel: FifoChannel, delivery: Delivery | None) -> None:
         """Record an arrival, unless the message is lost."""
-        assert self.arrivals is not None
-        since, nbytes = channel.left.popleft()
+        assert self._arrivals is not None
+        since, nbytes = channel.left.pop(0)
         if delivery is not None:
             now, sender, receiver = self._queue.now, channel.sender.name, channel.receiver.name
             link = f"{sender} to {receiver}" + (" between sites" if channel.crosses else "")
-            self.arrivals(Delivered(now, receiver, sender, delivery.message.topic, nbytes, now - since, link))
+            self._arrivals(Delivered(now, receiver, sender, delivery.message.topic, nbytes, now - since, link))
 
     def _hand_over(self, to: str, delivery: Delivery) -> None:
         self.deliver(self._actors[to], delivery)
-
-    def deliver(self, receiver: VirtualActor, delivery: Delivery) -> None:
-        """Give a message to the task that has waited longest for its topic, or keep it."""
-        if receiver.ended:
-            return
-        task = receiver.next_waiter(delivery.message.topic)
-        if task is None:
-            receiver.put(delivery)
-        else:
-            task.serial += 1
-            self._wake(task, delivery)
 
     def forget(self, actor: VirtualActor) -> None:
         """Drop what `actor` had not sent yet and what was being sent to it."""
@@ -261,6 +233,7 @@ class Mailroom:
     def _open(self, actor: VirtualActor, to: str) -> FifoChannel:
         channel = actor.channels[to] = self._channel(actor, to)
         self._channels += 1
+        self.post.crowded = self._channels > REMEMBERED
         return channel
 
     def _channel(self, actor: VirtualActor, to: str) -> FifoChannel:
@@ -274,6 +247,7 @@ class Mailroom:
         """Forget an idle channel; one that loses messages has a random stream, and must be kept."""
         del channel.sender.channels[channel.receiver.name]
         self._channels -= 1
+        self.post.crowded = self._channels > REMEMBERED
 
     def _known(self) -> list[str]:
         names = list(self._actors)

@@ -7,9 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
-from torch import is_grad_enabled
-
 from polyrhythm.core.kernel.effects import (
     Compute,
     Enter,
@@ -28,16 +25,17 @@ from polyrhythm.core.simulator.actors import PENDING, BlockingProgram, VirtualAc
 from polyrhythm.core.simulator.background import BackgroundTasks
 from polyrhythm.core.simulator.collectives import Reductions
 from polyrhythm.core.simulator.deadlock import deadlock
+from polyrhythm.core.simulator.event_parts import BEST, EventParts
 from polyrhythm.core.simulator.event_queue import EventQueue, Work
 from polyrhythm.core.simulator.failure import fail
 from polyrhythm.core.simulator.fault_log import FaultLog
 from polyrhythm.core.simulator.flushes import Flushes
 from polyrhythm.core.simulator.gradients.modes import ComputedAlone, GradientService
 from polyrhythm.core.simulator.interruption import Closed, drop, interrupt
-from polyrhythm.core.simulator.mailroom import Carrier, Mailroom
+from polyrhythm.core.simulator.mailroom import Carrier, Mailroom, Notes
 from polyrhythm.core.simulator.memories import VirtualMemories
 from polyrhythm.core.simulator.native_sums import native_handlers
-from polyrhythm.core.simulator.waits import sleeping, waiting
+from polyrhythm.core.simulator.waits import waiting
 from polyrhythm.errors import Stopped
 
 
@@ -51,24 +49,30 @@ class Scheduler:
     reductions: Reductions | None
     record: Recorder
     sends: Recorder | None = None
+    arrivals: Recorder | None = None
+    parts: EventParts = BEST
     ending: Ending = field(default_factory=Ending)
     stopped: dict[str, int] = field(default_factory=dict)
     faults: FaultLog = field(default_factory=FaultLog)
     gradients: GradientService = field(default_factory=ComputedAlone)
 
     def __post_init__(self) -> None:
-        self.wake = self.gradients.guard(self._wake)
-        self.mailroom = Mailroom(self.queue, self.actors, self.carrier, self.wake, self.sends)
+        self._handlers: dict[type, Callable[[VirtualTask, Any], Any]] = {}
+        self._timer = self._expire
+        self.queue.timers(self._timer, lambda task, serial: task.serial != serial)
+        self.runner = self.parts.runner(self.queue, self._handlers, self._over, self._timer)
+        self.wake = self.runner.resume = self.gradients.guard(self.runner.wake)
+        self.mailroom = Mailroom(self.queue, self.actors, self.carrier, self.runner, Notes(self.sends, self.arrivals), self.parts.post)
         self.beside = BackgroundTasks(self.queue, self.wake, self._over, self._worked)
         self.memories = VirtualMemories()
         self.fail: Callable[[VirtualActor, BaseException], None] = lambda actor, problem: fail(actor.name, problem)  # of its program
         self.running = 0  # with those that are about to begin, and losses that are not noticed yet: the run ends with the last
         self.flushes = Flushes(self.queue, self.mailroom, self.carrier, self.wake)
-        self._handlers: dict[type, Callable[[VirtualTask, Any], Any]] = {
+        self._handlers |= {
             **self.mailroom.handlers,
-            Receive: self._receive,
+            Receive: self.runner.receive,
             ReceiveAll: lambda task, effect: task.actor.take_all(effect.topic),
-            Sleep: sleeping(self.queue, self.wake),
+            Sleep: self.runner.sleep,
             Compute: self._compute,
             **native_handlers(self.queue, self.mailroom, self.reductions, self.wake),
             Spawn: self._spawn,
@@ -78,16 +82,12 @@ class Scheduler:
             Enter: lambda task, effect: drop(task.actor, effect.epoch, task),
             Closed: lambda task, effect: PENDING,
         }
-        self._timer = self._expire
-        self.queue.timers(self._timer, lambda task, serial: task.serial != serial)
 
     def run(self) -> None:
         """Run until the last program has ended; raises the error if the run fails."""
         queue, carrier, arrive, ready = self.queue, self.carrier, self.mailroom.arrive, self.queue.ready
         while self.running:
-            while ready and self.running:
-                action, first, second = ready.popleft()
-                action(first, second)
+            queue.drain(self)
             if not self.running:
                 return
             if carrier is not None and carrier.fell_silent and self.flushes.release():
@@ -138,37 +138,6 @@ class Scheduler:
         actor.stalled += seconds
         actor.free_at += seconds
         actor.held_until = max(actor.held_until, self.queue.now) + seconds
-
-    def _wake(self, task: VirtualTask, value: Any) -> None:
-        """Resume a coroutine with `value` until it waits or ends; that of a stalled actor when this may continue."""
-        if task.actor.held_until > self.queue.now:
-            if not task.actor.ended:
-                self.queue.at(task.actor.held_until, (self.wake, task, value))
-            return
-        if task.grad is not None:
-            torch.set_grad_enabled(task.grad)
-            task.grad = None
-        step, handlers = task.step, self._handlers
-        error: Exception | SystemExit | None = None
-        try:
-            effect = step(value)
-            while (result := handlers[type(effect)](task, effect)) is not PENDING:
-                effect = step(result)
-            task.waiting = effect
-            if not is_grad_enabled():
-                task.grad = False
-                torch.set_grad_enabled(True)
-            return
-        except StopIteration as stop:
-            value = stop.value
-        except Stopped:
-            raise
-        except (Exception, SystemExit) as caught:  # a program that exits must not end the others without an error
-            error = caught
-            task.coroutine.close()  # still open where the runtime refused its effect
-        if not is_grad_enabled():
-            torch.set_grad_enabled(True)
-        self._over(task, value, error)
 
     def _over(self, task: VirtualTask, value: Any, error: BaseException | None) -> None:
         """A coroutine has ended: its program continues; a server ends with its main one; a failure that no program handles ends the run."""
@@ -261,16 +230,6 @@ class Scheduler:
             self.queue.at(self.queue.now + actor.stalled - stalled, (self._worked, (actor, actor.stalled), work))
         else:
             work[0](work[1], work[2])
-
-    def _receive(self, task: VirtualTask, effect: Receive) -> object:
-        if (delivery := task.actor.take(effect.topic)) is not None:
-            return delivery
-        if effect.timeout is not None:
-            if effect.timeout <= 0:
-                return None
-            self.queue.at(self.queue.now + effect.timeout, (self._timer, task, task.serial))
-        task.actor.wait(task, effect.topic)
-        return PENDING
 
     def _expire(self, task: VirtualTask, serial: int) -> None:
         """A wait has reached its timeout."""

@@ -21,7 +21,7 @@ from polyrhythm.core.kernel.stopping import asked_first
 from polyrhythm.core.settings import checked
 from polyrhythm.core.simulator.broadcasts import Broadcasts
 from polyrhythm.core.simulator.collectives import ClosedForm, Collectives, Messages, Reductions
-from polyrhythm.core.simulator.event_queue import EventQueue
+from polyrhythm.core.simulator.event_parts import BEST
 from polyrhythm.core.simulator.failure import fail
 from polyrhythm.core.simulator.fault_injection import FaultInjection
 from polyrhythm.core.simulator.flows import Flows
@@ -181,7 +181,7 @@ class Simulator:
 
     def _assemble(self, job: Job, record: Recorder) -> tuple[Scheduler, SharedState]:
         """The scheduler with all actors and scheduled faults."""
-        network, machines, queue = self._network(), fleet(self.devices), EventQueue(self.shuffle_ties)
+        network, machines, queue = self._network(), fleet(self.devices), BEST.queue(self.shuffle_ties)
         queue.now = job.began
         if network is not None and any(rank is not None for rank in job.colocated):
             network = dataclasses.replace(network, beside=job.colocated)
@@ -198,9 +198,10 @@ class Simulator:
             Reductions(link) if isinstance(self.collectives, ClosedForm) else None,
             record,
             record if self.record_sends else None,
+            record if job.timeline else None,
+            BEST,
             gradients=self._service(job),
         )
-        scheduler.mailroom.arrivals = record if job.timeline else None
         if network is not None and isinstance(self.collectives, ClosedForm):
             scheduler.mailroom.broadcasts = Broadcasts(network, hosts)
         injection = FaultInjection(scheduler, network, hosts, job.essential, self.seed, self.detection)

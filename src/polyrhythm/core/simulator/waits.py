@@ -1,25 +1,15 @@
-"""How a coroutine waits for a time, or for a latch that others open."""
+"""How a coroutine waits for a latch that others open."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from polyrhythm.core.kernel.effects import Sleep, Wait
+from polyrhythm.core.kernel.effects import Wait
 from polyrhythm.core.simulator.actors import PENDING, VirtualTask
 from polyrhythm.core.simulator.event_queue import EventQueue
 
 Wake = Callable[[VirtualTask, Any], None]
-
-
-def sleeping(queue: EventQueue, wake: Wake) -> Callable[[VirtualTask, Sleep], object]:
-    """The handler of `Sleep`."""
-
-    def sleep(task: VirtualTask, effect: Sleep) -> object:
-        queue.at(queue.now + effect.seconds, (wake, task, None))
-        return PENDING
-
-    return sleep
 
 
 def waiting(queue: EventQueue, wake: Wake) -> Callable[[VirtualTask, Wait], object]:
