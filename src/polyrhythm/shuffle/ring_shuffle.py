@@ -183,7 +183,7 @@ class _Travelling:
             return batch
         topic, rank, workers = f"data/{self.passed}", group.rank, group.size
         self.passed += 1
-        await self.port.send(group.members[(rank + 1) % workers], Message(topic, tensors=tuple(t.contiguous() for t in batch)))
+        await self.port.send(group.members[(rank + 1) % workers], Message(topic, tensors=tuple([t.contiguous() for t in batch])))
         self.awaited = topic
         delivery = await self.port.receive(topic, group.members[(rank - 1) % workers])
         assert delivery is not None

@@ -58,6 +58,8 @@ class SharedLink:
 
 def alone_on(links: Sequence[SharedLink]) -> float:
     """The rate of a flow that has `links` for itself; one that it takes twice gives it half."""
+    if len(set(links)) == len(links):
+        return min([link.capacity for link in links])
     return min([link.capacity / links.count(link) for link in links])
 
 

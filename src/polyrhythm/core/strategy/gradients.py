@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
-from polyrhythm.core.strategy.same_memory import laid
+from polyrhythm.core.strategy.same_memory import common_vector, laid
 from polyrhythm.core.tensors import NO_GRADIENT, Layout, without_gradient
 from polyrhythm.core.torch_private.one_process import add_to_each
 from polyrhythm.errors import CompositionError
@@ -30,7 +30,8 @@ class Parameters:
         self.absent = False
         """True if a parameter had no gradient when `parts` was called last."""
         self.flat: Tensor
-        self.lie_in(torch.cat([parameter.detach().reshape(-1) for parameter in self.parameters]))
+        common = common_vector(self.parameters)
+        self.lie_in(torch.cat([parameter.detach().reshape(-1) for parameter in self.parameters]) if common is None else common)
 
     def lie_in(self, flat: Tensor) -> None:
         """Make the parameters views of `flat` (numel,), whose values they have from now on."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +14,30 @@ from polyrhythm.errors import CompositionError
 
 _LAID = WeakTensorKeyDictionary()
 """The vectors in which attached parameters lie. They hold this memory too, and are not counted when a model is attached again."""
+
+
+_COMMON = WeakTensorKeyDictionary()
+"""Vectors in which the parameters of many models lie, because all have the same values for ever: a replay of nothing but zeros."""
+
+
+def share_among_models(flat: Tensor) -> None:
+    """Let models whose parameters lie end to end in `flat` (numel,) be attached without a copy: nobody will write other values there."""
+    _COMMON[flat] = None
+    laid(flat)
+
+
+def common_vector(parameters: Sequence[Tensor]) -> Tensor | None:
+    """The vector of `share_among_models` in which these lie end to end, all of it; else None."""
+    for flat in _COMMON:
+        address = flat.data_ptr()
+        for parameter in parameters:
+            if parameter.data_ptr() != address or parameter.dtype != flat.dtype or not parameter.is_contiguous():
+                break
+            address += parameter.nbytes
+        else:
+            if address == flat.data_ptr() + flat.nbytes:
+                return cast(Tensor, flat)
+    return None
 
 
 def laid(flat: Tensor) -> None:
@@ -66,7 +91,7 @@ def _refuse_overlap(aliases: list[tuple[str, Tensor]], trained: Collection[int])
 
 
 def _overlap(one: Tensor, other: Tensor) -> bool:
-    if one.dtype != other.dtype:
+    if one.dtype != other.dtype or (one.is_contiguous() and other.is_contiguous()):
         return bool(one.data_ptr() < other.data_ptr() + other.nbytes and other.data_ptr() < one.data_ptr() + one.nbytes)
     taken = torch.zeros(one.untyped_storage().nbytes() // one.element_size(), dtype=torch.bool)
     taken.as_strided(one.shape, one.stride(), one.storage_offset()).fill_(True)

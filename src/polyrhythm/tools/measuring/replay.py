@@ -18,6 +18,7 @@ from polyrhythm.core.protocols.traits import CodecTraits
 from polyrhythm.core.strategy.exchange import AnyExchange
 from polyrhythm.core.strategy.part import Part
 from polyrhythm.core.strategy.replica import Replica
+from polyrhythm.core.strategy.same_memory import share_among_models
 from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.core.strategy.watching.written import UnwatchedWeights
 from polyrhythm.core.tensors import Layout, State
@@ -110,6 +111,8 @@ def _lie_together(part: Part) -> None:
     """Let one vector of zeros be the weights of all workers: theirs are zero, and what they exchange leaves them so."""
     if part.local.state.owned and not part.local.inner:
         weights = part.local.state.weights
+        if weights is _nothing(weights.numel(), weights.dtype):
+            return
         part.local.state.place(_nothing(weights.numel(), weights.dtype), owned=True)
         part.local.parameters.lie_in(part.local.state.weights)
 
@@ -176,9 +179,11 @@ def _zeros(shape: StepShape) -> nn.Module:
         parent, _, last = path.rpartition(".")
         if path:
             model.get_submodule(parent).add_module(last, _named_after(tuple(classes))())
-    for name, size in zip(shape.layout.names, shape.layout.shapes, strict=True):
+    common = _nothing(shape.layout.numel, shape.dtype)
+    share_among_models(common)
+    for name, view in zip(shape.layout.names, shape.layout.views(common.as_subclass(Tensor)), strict=True):
         owner, last = _owner(model, name)
-        owner.register_parameter(last, nn.Parameter(torch.zeros(size, dtype=shape.dtype)))  # two in the same memory would be refused
+        owner.register_parameter(last, nn.Parameter(view))
     for name, each in shape.frozen.items():
         owner, last = _owner(model, name)
         owner.register_parameter(last, nn.Parameter(torch.zeros_like(each), requires_grad=False))

@@ -83,7 +83,8 @@ class PresentMembers:
             assert delivery is not None
             come[delivery.sender] = delivery
         self.awaited = ""
-        return [come[name] for name in sorted(come, key=rank_of) if name != self.port.name]
+        ordered = come if len(come) == 1 else sorted(come, key=rank_of)
+        return [come[name] for name in ordered if name != self.port.name]
 
     async def mean(self, weights: Tensor) -> Tensor:
         """The mean of the `weights` (numel,) of all, with the same bits everywhere; they climb a tree to the first worker and come back.
