@@ -36,14 +36,19 @@ def train(worker):
 """
 
 
+def pinned(name: str) -> dict[str, str]:
+    lines = (line.partition("==") for line in (ROOT / name).read_text().splitlines())
+    return {canonicalize_name(name): version for name, _, version in lines if version}
+
+
 def pins() -> dict[str, str]:
     others = ("docs", "engines", "executorch", "mutation")
-    lines = [
-        line
-        for name in ("requirements.txt", *(f"requirements-{other}.txt" for other in others))
-        for line in (ROOT / name).read_text().splitlines()
-    ]
-    return {canonicalize_name(name): version for name, _, version in (line.partition("==") for line in lines) if version}
+    return pinned("requirements.txt") | {name: pin for other in others for name, pin in pinned(f"requirements-{other}.txt").items()}
+
+
+def test_what_is_installed_beside_the_requirements_pins_none_of_them_again() -> None:
+    for other in ("docs", "engines", "executorch"):
+        assert not pinned(f"requirements-{other}.txt").keys() & pinned("requirements.txt").keys()
 
 
 def test_every_requirement_is_a_range_that_holds_what_is_tested() -> None:
