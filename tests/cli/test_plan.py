@@ -121,6 +121,11 @@ def test_an_interruption_prints_what_is_known(tmp_path: Path) -> None:
         (["--verify", "-1"], "--verify"),
         (["--on", "cloud"], "host"),
         (["--to", "good"], "accuracy=0.96"),
+        (["--proxy", "auto"], "keyword such as width=768"),
+        (["--proxy", "epochs=1"], "A family of 1 size says nothing"),
+        (["--proxy", "wide=1,2,3"], "wide"),
+        (["--proxy", "auto", "--verify", "2"], "leave one of them out"),
+        (["--proxy", "auto", "--memory", "2GB"], "leave one of them out"),
     ],
 )
 def test_what_cannot_be_is_reported_at_once(tiny: Path, polyrhythm: Any, changed: list[str], message: str) -> None:

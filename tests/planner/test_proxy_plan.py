@@ -126,6 +126,14 @@ def test_the_example_of_the_page_runs(capsys: pytest.CaptureFixture[str]) -> Non
     assert "should bring the model of 2,561 parameters to loss 0.4 first" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("to", "words"), [("accuracy=0.9", "gives no value of accuracy: it gives loss"), ("loss=50", "meets loss 50 already")]
+)
+def test_a_target_that_says_nothing_is_refused(to: str, words: str) -> None:
+    with pytest.raises(CompositionError, match=words):
+        planned(to, systems=["allreduce"])
+
+
 def test_what_a_plan_by_proxies_cannot_be_is_refused() -> None:
     whole = PlanRequest("loss=1", objective="bytes")
     with pytest.raises(CompositionError, match="least time"):

@@ -19,11 +19,15 @@ from polyrhythm.tools.planner.measure_cache import MeasureCache
 from polyrhythm.tools.planner.plan import HERE, PlanRequest, names_of, source_of
 from polyrhythm.tools.planner.proxy.as_plan import as_plan
 from polyrhythm.tools.planner.proxy.family import AUTOMATIC, family_of, is_given
+from polyrhythm.tools.planner.proxy.first_look import looked_at
 from polyrhythm.tools.planner.proxy.methods import MOST_WAYS, leading_ways, named_ways
 from polyrhythm.tools.planner.proxy.proxy_answer import ProxyAnswer
 from polyrhythm.tools.planner.proxy.proxy_planner import SEEDS, ProxyPlanner
 from polyrhythm.tools.planner.proxy.sizes import affordable, count_family
 from polyrhythm.tools.pools.pools import Done, Pool
+
+_LOOKED, _LEAST = 0.005, 1.0
+"""Each run that looks at the JOB may take this part of the time, and at least so many seconds."""
 
 
 def _nothing(text: str) -> None:
@@ -82,9 +86,11 @@ class ProxyPlanning:
             self.on_progress("timing steps on this machine")
             known = replace(known, devices=machine_here(self.train, self.job, {**known.settings, **dict(family.sizes[-1].settings)}))
             scenario = known.scenario(self.train, self.job, self.facts)
+        scenario, remarks = looked_at(scenario, family.sizes[0], max(_LEAST, _LOOKED * known.budget))
         methods = ways or leading_ways(known, self.train, scenario, family, self.pool)
         cache = MeasureCache(None if known.cache is None else Path(known.cache))
         planner = ProxyPlanner(scenario, family, methods, self.pool, budget, cache, self.request.seeds, self.on_progress)
+        planner.remarks += remarks
         planner.run()
         return as_plan(ProxyAnswer(planner, self.invocation).plan(), known)
 
