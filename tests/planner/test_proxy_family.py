@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from polyrhythm.tools.planner.candidate import Candidate
 from polyrhythm.tools.planner.proxy.counted import META, STEP, counted
 from polyrhythm.tools.planner.proxy.family import family_of
 from polyrhythm.tools.planner.proxy.matched import matched
-from polyrhythm.tools.planner.proxy.sizes import count_family
+from polyrhythm.tools.planner.proxy.sizes import affordable, count_family
 from polyrhythm.tools.planner.proxy.true_timing import true_timing
 from polyrhythm.tools.planner.scenario import Scenario
 from polyrhythm.workloads.load import load_workload
@@ -98,6 +99,17 @@ def test_a_model_is_counted_on_shapes_as_in_real_steps() -> None:
 def test_a_model_of_a_hundred_million_parameters_is_counted_without_its_memory() -> None:
     large = load_workload("chars-gpt", {"width": 768, "layers": 14, "samples": 64})
     assert counted(large, 16).parameters == 99_348_480
+
+
+@pytest.mark.long
+def test_sizes_are_as_large_as_there_is_time_for() -> None:
+    whole = scenario(load_workload("chars-gpt", {"context": 4, "layers": 1, "heads": 1, "samples": 64, "width": 40}))
+    family = count_family(family_of(["width"], whole), whole)
+    none, much = (affordable(family, whole, 10, seconds) for seconds in (0.0, 1e9))
+    assert none.sizes == family.sizes[:3]
+    assert len(much.sizes) == 4
+    assert much.sizes[-1] == family.sizes[-1]
+    assert all(a.parameters < b.parameters for a, b in pairwise(much.sizes))
 
 
 def needs_values(worker: pr.Worker, width: int = 8) -> None:
