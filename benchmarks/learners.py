@@ -104,13 +104,13 @@ def page(found: dict[str, Any]) -> str:
         "",
         f"*This page is written by `{found['command']}`.*",
         "",
-        f"{complete} of {len(cells)} runs ended with a metric that is a number, on {found['cores']} cores at a load of {found['load']:g} at "
-        f"the beginning, in {found['seconds'] / 60:.0f} minutes. A run is short, a second or so of work: it shows that a learner trains "
+        f"{complete} of {len(cells)} runs ended with a metric that is a number, on {found['cores']} cores at a load of {found['load']:g} "
+        f"at the beginning, in {found['seconds'] / 60:.0f} minutes. A run is short, a second or so of work: it shows that a learner trains "
         "under a system, and not how well; for that see [networks](learners-networks.md), [topics and senses](learners-topic-models.md), "
         "[actors](learners-actors.md), [whole batches](whole-batches.md) and the [reproductions](reproductions/index.md). Columns are "
         "numbers of real processes, and 16 virtual workers; cells have the metric on held-out data of the final weights, with one seed. "
-        "More workers take fewer steps each; those few are too short for the classes of the belief net and the modes of the GAN, and mostly "
-        "too short for 16 actors.",
+        "More workers take fewer steps each; those few are too short for the classes of the belief net and the modes of the GAN, and "
+        "mostly too short for 16 actors.",
         "",
         *table(found["runs"]),
         "",
@@ -120,8 +120,8 @@ def page(found: dict[str, Any]) -> str:
         "",
         "## The sum of LightLDA's table",
         "",
-        "Each token counts once in the table, whoever is lost. `looks` is how often the whole table was added up during the run; tests look at "
-        "every clock of every server too (`tests/workloads/topics/test_lda.py`).",
+        "Each token counts once in the table, whoever is lost. `looks` is how often the whole table was added up during the run; tests "
+        "look at every clock of every server too (`tests/workloads/topics/test_lda.py`).",
         "",
         "| crew, under `ssp` | time | lost | tokens | looks | greatest difference |",
         "|---|---|---|--:|--:|--:|",
