@@ -179,7 +179,7 @@ def test_of_two_that_take_equally_long_the_first_is_the_one_that_sends_less() ->
     assert "the next system, allreduce, takes as long, and sends 1 MB instead of 1 kB" in sentences(planner(found).answer("over"))[0]
 
 
-@pytest.mark.parametrize(("width", "lacks"), [(150, False), (100, True)])
+@pytest.mark.parametrize(("width", "lacks"), [(160, False), (100, True)])
 def test_a_narrow_terminal_breaks_no_number_and_shows_what_it_lacks(width: int, lacks: bool) -> None:
     found = findings(workers=(2,))
     found.trainings = {ONE: {0: came_in(12.25)}, OTHER: {0: came_in(12.5)}}

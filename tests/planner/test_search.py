@@ -12,7 +12,7 @@ from polyrhythm.core.records.metrics import parse_target
 from polyrhythm.hardware.network import Network
 from polyrhythm.tools.planner.answer import INTERRUPTED
 from polyrhythm.tools.planner.candidate import Candidate
-from polyrhythm.tools.planner.draws import LEEWAY
+from polyrhythm.tools.planner.findings import LEEWAY
 from polyrhythm.tools.planner.measure_cache import MeasureCache
 from polyrhythm.tools.planner.objective import Objective, Prices
 from polyrhythm.tools.planner.verify import Verification
@@ -169,7 +169,7 @@ def test_measured_steps_correct_the_prediction(factor: float) -> None:
         return pr.hardware.Profile("measured", (0.1 * (factor if strategy.name == "sparknet" else 1),))
 
     checked = Verification(made.found, InTurn(), lambda name, problem: pytest.fail(str(problem)), timed)
-    corrected = checked.correct(plan, made.contenders(2))
+    corrected = checked.correct(plan, made.contenders(3))
     factors = {choice.system: choice.corrected for choice in corrected.choices}
     assert factors["sparknet"] == pytest.approx(1.0) if factor == 1.0 else 1.0 < factors["sparknet"] <= 1.1 * factor
     watts = Prices().power()

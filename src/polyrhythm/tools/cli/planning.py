@@ -13,7 +13,6 @@ import msgspec
 from polyrhythm.core import atomic
 from polyrhythm.core.records.job_output import kept_out
 from polyrhythm.core.records.progress import ProgressLine, board
-from polyrhythm.core.units import show_seconds
 from polyrhythm.errors import CompositionError
 from polyrhythm.hardware import devices
 from polyrhythm.tools.cli.calibrated import write_device
@@ -21,7 +20,8 @@ from polyrhythm.tools.cli.failures import notice, show_error
 from polyrhythm.tools.cli.output import console, print_json, reserved, silent
 from polyrhythm.tools.cli.prepare import Prepared, Typed, prepared
 from polyrhythm.tools.measuring.machine_speed import machine_here
-from polyrhythm.tools.planner.answer import INTERRUPTED, Plan
+from polyrhythm.tools.planner.answer import INTERRUPTED, Plan, Standing
+from polyrhythm.tools.planner.certainty import present
 from polyrhythm.tools.planner.change_now import advice, run_own
 from polyrhythm.tools.planner.page import write
 from polyrhythm.tools.planner.plan import HERE, PlanRequest
@@ -68,15 +68,18 @@ class Planning:
         request = self._calibrated(loaded)
         planner: Planner
 
+        answer = ""
+
+        def stands(standing: Standing) -> None:
+            nonlocal answer
+            answer = f"{present(standing)}, "
+
         def seen() -> None:
-            best = planner.found.best
-            known = (
-                f"best so far {show_seconds(best)}" if request.objective == "time" and best < float("inf") else f"{planner.found.runs} runs"
-            )
-            line.remark(f"{known}, {max(0.0, planner.budget.left(1.0)):.0f} s left")
+            line.remark(f"{answer}{planner.found.runs} runs, {max(0.0, planner.budget.left(1.0)):.0f} s left")
 
         invocation = request.invocation(self.typed.job, self.typed.arguments)
         planner = request.planner(loaded.train, self.typed.job, request.pool_with(line, seen), loaded.facts, invocation)
+        planner.on_answer = stands
         planner.on_remark = lambda text: line.say(f"polyrhythm: {text}")
         with kept_out(line.output):
             plan = planner.plan()

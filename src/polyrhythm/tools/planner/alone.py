@@ -14,9 +14,9 @@ Wanted = tuple[Candidate, int, int, float]
 Make = Callable[[Iterable[Wanted]], None]
 """Makes runs while there is time for this stage."""
 
-_PARTS = (1 / 8, 1.0, 8.0)
+_PARTS = (1 / 64, 1 / 8, 1.0, 8.0)
 """Rates are first tried on these parts of the JOB's samples."""
-_KEPT = (4, 3)
+_KEPT = (3, 2, 2)
 """So many continue with the next part."""
 _ROUNDS = 6
 """The settings next to the best are tried so many times at most."""

@@ -57,6 +57,19 @@ class CrewRisk(msgspec.Struct, frozen=True):
     interrupted: float | None = None
 
 
+class Standing(msgspec.Struct, frozen=True):
+    """The present answer of a search that goes on: a candidate's name, the virtual seconds and the cost to the target.
+
+    `probability` is that of no other costing less by more than a few per cent; it was so `after` seconds of the search.
+    """
+
+    name: str
+    seconds: float
+    cost: float
+    probability: float
+    after: float
+
+
 class Choice(msgspec.Struct, frozen=True):
     """One way of training, and what is predicted of it.
 
@@ -66,7 +79,9 @@ class Choice(msgspec.Struct, frozen=True):
     unknown), `money` null without prices, `energy` in joules. `risks` are factors of the time to the target, null where a run fails;
     `crew` is what follows when workers are lost or join. `waits` null where it was not measured.
     `corrected` is the factor by which measured runs changed the seconds; `executed` is a run of it
-    as its command has it. `machines` are those that it uses, where it leaves some out.
+    as its command has it. `machines` are those that it uses, where it leaves some out. `probability` is that of no other costing less by
+    more than a few per cent, null where that is not known. `like` names the choice whose curve it has, where it is equal to that in
+    lockstep and was only timed for a few steps.
     """
 
     name: str
@@ -94,6 +109,8 @@ class Choice(msgspec.Struct, frozen=True):
     corrected: float | None = None
     executed: Execution | None = None
     machines: ChosenMachines = EVERY
+    probability: float | None = None
+    like: str = ""
 
     @property
     def candidate(self) -> Candidate:
@@ -211,6 +228,11 @@ class Plan(msgspec.Struct):
     def best(self) -> Choice | None:
         """The first choice; None where no candidate is known to come to the target."""
         return self.choices[0] if self.choices else None
+
+    @property
+    def probability(self) -> float | None:
+        """The probability that no other choice costs less than the first by more than a few per cent; None without one."""
+        return self.choices[0].probability if self.choices else None
 
     @property
     def compared(self) -> Choice | None:

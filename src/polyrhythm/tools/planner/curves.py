@@ -25,7 +25,7 @@ def samples_needed(training: TrainedRun, target: Target) -> float:
         return training.end.samples
     curve = [point for point in training.curve if math.isfinite(point.value) and point.samples > 0]
     later = [point for point in curve if point.samples >= _LATER_PART * curve[-1].samples] if curve else []
-    shown = _error(target, later)
+    shown = error_of(target, later)
     try:
         line = linear_regression([math.log(point.samples) for point in later], [shown(point.value) for point in later])
     except (StatisticsError, ValueError):
@@ -37,7 +37,7 @@ def samples_needed(training: TrainedRun, target: Target) -> float:
     return later[-1].samples * factor if factor <= _FURTHEST else math.inf
 
 
-def _error(target: Target, points: Sequence[CurvePoint]) -> Callable[[float], float]:
+def error_of(target: Target, points: Sequence[CurvePoint]) -> Callable[[float], float]:
     """A transform of the metric that is about linear in the logarithm of the samples."""
     values = [target.value, *(point.value for point in points)]
     if target.higher_is_better and max(values) < 1 and min(values) >= 0:

@@ -50,6 +50,7 @@ class Findings:
     kept: int = 0
     metrics: set[str] = field(default_factory=set)
     _shapes: Shapes = field(default_factory=Shapes)
+    _samples: tuple[Scenario, float] | None = None
 
     def printed(self, candidate: Candidate, samples: float, whole: bool = False) -> Candidate:
         """The candidate with all settings that it is run with outside of a search: the JOB's, and a length for so many samples.
@@ -193,12 +194,12 @@ class Findings:
     def shape(self, candidate: Candidate | None = None) -> StepShape:
         """The shape of the JOB's steps, by its own settings or with a candidate's batch; observed once."""
         batch = self._own_batch(candidate)
-        return self._shapes.shape(batch, self._with_batch(batch))
+        return self._shapes.shape(batch, lambda: self._with_batch(batch))
 
     def activations(self, candidate: Candidate | None = None) -> int:
         """Bytes that backward() keeps, with a candidate's batch; observed once."""
         batch = self._own_batch(candidate)
-        return self._shapes.activations(batch, self._with_batch(batch))
+        return self._shapes.activations(batch, lambda: self._with_batch(batch))
 
     def batch(self, candidate: Candidate) -> int:
         """Samples of a worker's step; where the JOB counts none, its batch by name, or one."""
@@ -231,7 +232,9 @@ class Findings:
     @property
     def samples(self) -> float:
         """The samples that the JOB computes on by its own settings."""
-        return self.scenario.samples(self.batch(ALONE))
+        if self._samples is None or self._samples[0] is not self.scenario:
+            self._samples = self.scenario, self.scenario.samples(self.batch(ALONE))
+        return self._samples[1]
 
     def impossible(self, candidate: Candidate) -> str:
         """Why the candidate cannot be run on these machines at all; empty where it can."""
@@ -256,7 +259,7 @@ class Findings:
             if training is not None and self._far(candidate, training, steps, most):
                 self.kept += seed not in held
                 held[seed] = training
-                self._judge(candidate)
+                self.judge(candidate)
                 return True
         return False
 
@@ -277,10 +280,10 @@ class Findings:
         if training.cut != TIME_IS_UP:
             known[seed] = training
             self.cache.put(self._key(candidate, seed, bool(training.cut)), training)
-        self._judge(candidate)
+        self.judge(candidate)
         return known.setdefault(seed, training) if seed == self.scenario.seed else training
 
-    def _judge(self, candidate: Candidate) -> None:
+    def judge(self, candidate: Candidate) -> None:
         """Refuse what does not fit; early curves were wrong about what has come to the target."""
         if reason := self.unfit(candidate):
             self.refused[candidate] = reason

@@ -18,7 +18,7 @@ from polyrhythm.core.protocols.traits import Payload
 from polyrhythm.core.strategy.exchange import Exchange
 from polyrhythm.core.strategy.strategy import Strategy
 
-_LOOKED_AT = 512
+_LOOKED_AT = 256
 """Two rules that let workers exchange after the same of so many steps are taken to be equal."""
 
 
@@ -61,10 +61,10 @@ class Lockstep:
 
 def _of_level(level: Exchange, strategy: Strategy, workers: int) -> Lockstep | None:
     """The class of a strategy by one level of an exchange."""
-    agreed, clocks = level.agreement, tuple(islice(level.clocks(workers), _LOOKED_AT))
-    clocks = tuple(clock for clock in clocks if clock <= _LOOKED_AT)
     if not (_exact(level) and _together(level, workers)):
         return None
+    agreed = level.agreement
+    clocks = tuple(clock for clock in islice(level.clocks(workers), _LOOKED_AT) if clock <= _LOOKED_AT)
     if agreed.payload.is_gradient:
         if level.local != PlainSteps() or len(clocks) < _LOOKED_AT:
             return None

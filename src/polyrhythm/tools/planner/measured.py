@@ -38,7 +38,8 @@ class TrainedRun(msgspec.Struct, frozen=True):
     of the whole run, and `begun` those by the first step of the last worker: until then weights are copied, once. `cut` is why it was
     ended early, and `error` why it failed; `over` says that it ended by itself, before its limit. `held` are the
     bytes that worker 0 held between steps, 0 where that is not known, and `real` the seconds that the run took by the clock.
-    `lines` has the part of all bytes that went over each metered line.
+    `lines` has the part of all bytes that went over each metered line. `later` are seconds, bytes and samples at half of the samples: what
+    comes after shows the pace, where the beginning has a warm-up. `like` names the run whose curve this is, where only steps were timed.
     """
 
     curve: list[CurvePoint]
@@ -54,6 +55,8 @@ class TrainedRun(msgspec.Struct, frozen=True):
     real: float = 0.0
     begun: tuple[float, float, float] = (0.0, 0.0, 0.0)
     lines: dict[str, LineUse] = {}
+    later: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    like: str = ""
 
     @staticmethod
     def of(attempt: Attempt, target: Target, limit: int, uncounted: int = 0) -> TrainedRun:
@@ -86,13 +89,14 @@ class TrainedRun(msgspec.Struct, frozen=True):
             real,
             _start(list(first.values()), taken),
             msgspec.json.decode(attempt.outcome.settings.get(LINES, "{}"), type=dict[str, LineUse]),
+            _half(steps_taken, taken),
         )
 
     def delayed(self, later: Callable[[float, float], float]) -> TrainedRun:
         """The run in which what was at so many seconds, with so many samples, is `later`, as where data have to be fetched."""
         curve = [replace(point, seconds=later(point.seconds, point.samples)) for point in self.curve]
-        begun = (later(self.begun[0], self.begun[2]), *self.begun[1:])
-        return replace(self, curve=curve, seconds=later(self.seconds, self.samples), begun=begun)
+        begun, half = ((later(each[0], each[2]), *each[1:]) for each in (self.begun, self.later))
+        return replace(self, curve=curve, seconds=later(self.seconds, self.samples), begun=begun, later=half)
 
     @property
     def end(self) -> CurvePoint | None:
@@ -140,3 +144,13 @@ def _start(first: Sequence[Stepped], taken: Taken) -> tuple[float, float, float]
         return 0.0, 0.0, 0.0
     seconds = max(each.time for each in first)
     return seconds, float(max(each.bytes_sent for each in first)), taken.by(seconds)
+
+
+def _half(steps: Sequence[Stepped], taken: Taken) -> tuple[float, float, float]:
+    """Seconds, bytes and samples when half of the samples were taken."""
+    whole = taken.by(math.inf)
+    for place in sorted(range(len(steps)), key=lambda each: steps[each].time):
+        if (samples := taken.by(steps[place].time)) >= whole / 2:
+            by = [each.bytes_sent for each in steps if each.time <= steps[place].time]
+            return steps[place].time, float(max(by)), samples
+    return 0.0, 0.0, 0.0

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from polyrhythm.core.units import show_seconds
 from polyrhythm.tools.planner.answer import PhaseMap, Plan, value_of
+from polyrhythm.tools.planner.certainty import named
 from polyrhythm.tools.planner.proxy.proxy_page import write_proxy_page
-from polyrhythm.tools.planner.words import columns, named, row, sentences
+from polyrhythm.tools.planner.words import columns, row, sentences
 from polyrhythm.tools.report.layers import IN_BYTES
 from polyrhythm.tools.report.panels import Panel
 from polyrhythm.tools.report.phases import Phase, Words, phase_diagram

@@ -12,19 +12,17 @@ from msgspec.structs import replace
 
 from polyrhythm.core.records.metrics import show_metric
 from polyrhythm.tools.planner.acquaintance import Acquaintance
-from polyrhythm.tools.planner.answer import INTERRUPTED, Choice, PhaseMap, Plan, Refusal
+from polyrhythm.tools.planner.answer import INTERRUPTED, Choice, PhaseMap, Plan, Refusal, Standing
 from polyrhythm.tools.planner.budget import Budget
 from polyrhythm.tools.planner.candidate import Candidate, first_of_each
 from polyrhythm.tools.planner.circumstances import CAUSES, REMEDIES, RISKS
 from polyrhythm.tools.planner.findings import Findings
-from polyrhythm.tools.planner.forecast import Interval, deviation, extrapolated, forecast
 from polyrhythm.tools.planner.interruptions import Interruptions
 from polyrhythm.tools.planner.invocation import Invocation
 from polyrhythm.tools.planner.machine_costs import interruptions_of
-from polyrhythm.tools.planner.measured import TrainedRun
-from polyrhythm.tools.planner.objective import Spent
 from polyrhythm.tools.planner.outlook import Outlook
 from polyrhythm.tools.planner.phase_map import PhaseMaps
+from polyrhythm.tools.planner.predictions import Predictions
 from polyrhythm.tools.planner.rehearsal import Rehearsal, within
 from polyrhythm.tools.planner.search import Search
 from polyrhythm.tools.pools.pools import Done, Pool
@@ -46,7 +44,6 @@ _REHEARSED = 4
 _NEARLY = 1.1
 """One machine alone comes first where it takes so many times what others do together: the error of virtual time is as large."""
 _OBSTACLE = "nothing was searched"
-_ENDED = "nothing better was found for a while"
 _TIME_UP = "the time was up"
 _UNMEASURED = "no run gave a value of"
 
@@ -55,11 +52,16 @@ def _nothing(text: str) -> None:
     """The default for progress: nothing is shown."""
 
 
+def _nobody(standing: Standing) -> None:
+    """The default for the present answer: nobody watches."""
+
+
 @dataclass(slots=True)
 class Planner:
     """Makes a plan within `budget`; `pool` makes its runs, `at_once` so many, `invocation` says how a choice is run.
 
-    `on_remark` is called with what is to be known of the JOB as soon as that was found. Times with `interruptions` are predicted too.
+    `on_remark` is called with what is to be known of the JOB as soon as that was found, `on_answer` with the present answer after each
+    run. Times with `interruptions` are predicted too.
     """
 
     found: Findings
@@ -68,22 +70,25 @@ class Planner:
     invocation: Invocation = field(default_factory=lambda: Invocation(None))
     at_once: int = 1
     on_remark: Callable[[str], None] = _nothing
+    on_answer: Callable[[Standing], None] = _nobody
     interruptions: Interruptions | None = None
     search: Search = field(init=False)
     outlook: Outlook = field(init=False)
     rehearsal: Rehearsal = field(init=False)
     acquaintance: Acquaintance = field(init=False)
+    predictions: Predictions = field(init=False)
     obstacle: str = field(default="", init=False)
 
     def __post_init__(self) -> None:
-        self.search = Search(self.found, self.pool, self.budget)
+        self.search = Search(self.found, self.pool, self.budget, on_change=self._changed)
         self.outlook = Outlook(self.found, self.pool, self.budget)
         self.rehearsal = Rehearsal(self.found, self.pool, self.budget, [max(self.search.all_seeds) + each for each in (1, 2, 3)])
+        self.predictions = Predictions(self.found)
         self.acquaintance = Acquaintance(self.found, self.budget, self.at_once)
 
     def plan(self) -> Plan:
         """The answer; what is known if this is interrupted."""
-        ended = _ENDED
+        ended = _TIME_UP
         try:
             self.obstacle = self.acquaintance.obstacle()
             if self.obstacle:
@@ -91,7 +96,7 @@ class Planner:
             for remark in self.acquaintance.remarks:
                 self.on_remark(remark)
             self.search.run()
-            ended = _ENDED if self.search.drawn_out else _TIME_UP
+            ended = self.search.ended or _TIME_UP
             if self.found.runs + self.found.kept and not self.found.measured:
                 ended = self._unmeasured()
             self._rehearse()
@@ -103,6 +108,11 @@ class Planner:
         except KeyboardInterrupt:
             ended = INTERRUPTED
         return self.answer(ended)
+
+    def _changed(self) -> None:
+        standing = self.present()
+        if standing is not None:
+            self.on_answer(standing)
 
     def _rehearse(self) -> None:
         """Execute the first choice as it will be printed; where another comes first then, that one."""
@@ -194,8 +204,8 @@ class Planner:
         offered = {each for each in found.trainings if each not in found.refused and found.offers(each)}
         costs = {each: cost for each in offered if (cost := found.typical(each)) < math.inf}
         confirmed = {each for each in costs if len(found.trainings[each]) > 1}
-        lowest = min((self._bounds(each).low for each in confirmed), default=math.inf)
-        doubtful = {each for each in costs if each not in confirmed and self._bounds(each).high >= lowest}
+        lowest = min((self.predictions.bounds(each).low for each in confirmed), default=math.inf)
+        doubtful = {each for each in costs if each not in confirmed and self.predictions.bounds(each).high >= lowest}
         order = sorted(costs, key=lambda each: (self._missed(each) > _SELDOM, self._missed(each) > 0, each in doubtful, found.order(each)))
         reached = self._alone_first([each for each in order if found.cost_of(each) < math.inf])
         worst = _DOUBTFUL * min((costs[each] for each in reached), default=math.inf)
@@ -214,12 +224,6 @@ class Planner:
             return order
         return [alone, *(each for each in order if each != alone)]
 
-    def _bounds(self, candidate: Candidate) -> Interval:
-        """The bounds of its cost to the target, as far apart as those of the seconds."""
-        reached = [training for training in self.found.trainings[candidate].values() if training.end is not None]
-        spent, seconds = self._spent(candidate, reached)
-        return seconds.times(self.found.objective_of(candidate).cost(spent) / seconds.middle) if seconds.middle else seconds
-
     def contenders(self, count: int) -> list[Choice]:
         """The best few systems as far as their curves tell, also such as were ruled out because they cost more than the best."""
         found = self.found
@@ -233,7 +237,7 @@ class Planner:
         reached = [training for training in runs if training.end is not None]
         if not reached and self.found.expected(candidate) == math.inf:
             return None
-        spent, seconds = self._spent(candidate, reached)
+        spent, seconds = self.predictions.spent(candidate, reached)
         objective, target = self.found.objective_of(candidate), self.found.scenario.target
         qualities = [best for training in runs if (best := training.best(target)) is not None]
         samples = median([training.end.samples for training in reached if training.end]) if reached else self.found.needed(candidate)
@@ -265,30 +269,22 @@ class Planner:
             self.outlook.crew(candidate, seconds.middle, self._interruptions(candidate)),
             executed=executed,
             machines=candidate.machines,
+            probability=self.search.beliefs.probability(candidate),
+            like=self._like(candidate),
         )
+
+    def present(self) -> Standing | None:
+        """The first choice by what is known now, and the probability that it is the best; None before any has come to the target."""
+        reached = [each for each in self.leading() if self.found.cost_of(each) < math.inf][:1]
+        for first in reached:
+            end = self.predictions.spent(first, [each for each in self.found.trainings[first].values() if each.end is not None])[1]
+            return Standing(first.name, end.middle, self.found.typical(first), self.search.beliefs.probability(first), self.budget.spent())
+        return None
+
+    def _like(self, candidate: Candidate) -> str:
+        """The candidate whose curve it has, where its own steps were only timed; empty otherwise."""
+        training = self.found.training(candidate)
+        return "" if training is None else training.like
 
     def _interruptions(self, candidate: Candidate) -> Interruptions | None:
         return interruptions_of(self.found.scenario.among(candidate).devices, candidate.workers, self.interruptions)
-
-    def _spent(self, candidate: Candidate, reached: Sequence[TrainedRun]) -> tuple[Spent, Interval]:
-        """The resources that it takes to the target, and the bounds between which its seconds lie."""
-        if reached:
-            ends = [training.end for training in reached if training.end is not None]
-            missed = len(self.found.trainings[candidate]) - len(ends)
-            times = sorted(end.seconds for end in ends)
-            if missed < len(ends):
-                times = times[missed:]  # those that did not come there are the slowest: the median of all is that of the slower part
-            seconds = forecast(times, *self._deviation())
-            seconds = Interval(min(seconds.low, *(end.seconds for end in ends)), seconds.middle, seconds.high)
-            return Spent(seconds.middle, median([end.nbytes for end in ends]), candidate.workers), seconds
-        training = self.found.training(candidate)
-        assert training is not None
-        part = self.found.needed(candidate) / training.samples
-        return Spent(training.seconds * part, training.nbytes * part, candidate.workers), extrapolated(training.seconds * part)
-
-    def _deviation(self) -> tuple[float, int]:
-        """The deviation of the seconds to the target between seeds."""
-        runs = self.found.trainings
-        return deviation(
-            {each.name: [training.end.seconds for training in runs[each].values() if training.end is not None] for each in runs}
-        )

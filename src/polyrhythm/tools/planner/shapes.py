@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from polyrhythm.core.job_files.settings import Train
@@ -18,14 +19,14 @@ class Shapes:
     shapes: dict[int | None, StepShape] = field(default_factory=dict)
     kept: dict[int | None, int] = field(default_factory=dict)
 
-    def shape(self, batch: int | None, train: Train) -> StepShape:
-        """The shape of a step of `train`, which has that batch."""
+    def shape(self, batch: int | None, train: Callable[[], Train]) -> StepShape:
+        """The shape of a step of the JOB that `train` makes, which has that batch."""
         if batch not in self.shapes:
-            self.shapes[batch] = shape_of(train)
+            self.shapes[batch] = shape_of(train())
         return self.shapes[batch]
 
-    def activations(self, batch: int | None, train: Train) -> int:
+    def activations(self, batch: int | None, train: Callable[[], Train]) -> int:
         """Bytes that its backward() keeps."""
         if batch not in self.kept:
-            self.kept[batch] = activations(Limited(train, 2))
+            self.kept[batch] = activations(Limited(train(), 2))
         return self.kept[batch]

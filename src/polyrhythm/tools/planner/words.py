@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from polyrhythm.core.records.metrics import show_metric
 from polyrhythm.core.units import show_bytes, show_seconds
 from polyrhythm.tools.planner.answer import INTERRUPTED, Choice, CrewRisk, Plan, Waits
-from polyrhythm.tools.planner.candidate import show
+from polyrhythm.tools.planner.certainty import certainty, likely, named, probable, settings_of
 from polyrhythm.tools.planner.forecast import Interval
 from polyrhythm.tools.planner.objective import TIME
 
@@ -30,6 +30,7 @@ def columns(plan: Plan) -> list[str]:
         f"to {plan.target}",
         "bytes",
         "between",
+        *likely(plan),
         *measured,
         *money,
         metric,
@@ -50,6 +51,7 @@ def row(plan: Plan, choice: Choice) -> list[str]:
         f"{'about ' if choice.extrapolated else ''}{show_seconds(choice.seconds.middle)}",
         show_bytes(choice.nbytes),
         between(choice.seconds),
+        *([probable(choice.probability)] if likely(plan) else []),
         *measured,
         *money,
         show_metric(choice.quality),
@@ -59,11 +61,6 @@ def row(plan: Plan, choice: Choice) -> list[str]:
         *(_standstill(choice, name) for name in _CREW),
         *([_interrupted(choice)] if plan.interruptions else []),
     ]
-
-
-def named(choice: Choice) -> str:
-    """The name of a choice in tables and charts; one machine alone is called that, wherever it stands."""
-    return f"one machine alone ({_settings(choice)})" if choice.is_alone else choice.name
 
 
 def between(interval: Interval) -> str:
@@ -103,7 +100,7 @@ def sentences(plan: Plan) -> list[str]:
         return [plan.obstacle]
     if best is None:
         return [_none(plan), *plan.remarks]
-    found = [_first(plan, best), *_executed(plan, best), *plan.remarks]
+    found = [_first(plan, best), *_executed(plan, best), *certainty(plan, best), *plan.remarks]
     if best.waits is not None:
         found.append(_why(best, best.waits))
     if plan.remedies:
@@ -211,7 +208,7 @@ def _alone(alone: Choice | None, best: Choice) -> str:
     """A sentence about one machine alone: whether training together pays."""
     if alone is None:
         return ""
-    name = f"One machine alone, tuned in the same way ({_settings(alone)}),"
+    name = f"One machine alone, tuned in the same way ({settings_of(alone)}),"
     if not alone.sure:
         return f"{name} came to it under {alone.reached} of {_runs(alone.seeds)}."
     if not best.seconds.middle:
@@ -221,9 +218,9 @@ def _alone(alone: Choice | None, best: Choice) -> str:
 
 def _machine(plan: Plan, best: Choice, found: str) -> str:
     """The answer where training together does not pay."""
-    text = f"One machine alone: with {_settings(best)} it comes to {plan.target} in {found}"
+    text = f"One machine alone: with {settings_of(best)} it comes to {plan.target} in {found}"
     if plan.objective != TIME:
-        text = f"One machine alone needs the least {plan.objective} to {plan.target}: with {_settings(best)}, in {found}"
+        text = f"One machine alone needs the least {plan.objective} to {plan.target}: with {settings_of(best)}, in {found}"
     if len(plan.choices) == 1:
         return f"{text}. Training together does not pay here: nothing else came to it in a time that is near this."
     second = plan.choices[1]
@@ -232,10 +229,6 @@ def _machine(plan: Plan, best: Choice, found: str) -> str:
     ratio = second.cost / best.cost
     than = f"{ratio:.2g} times as much" if ratio > 1.005 else f"{ratio:.2g} of that, which is within the error of virtual time"
     return f"{text}. Training together does not pay here: the best way, {second.name}, takes {than}."
-
-
-def _settings(choice: Choice) -> str:
-    return ", ".join(f"{key}={show(value)}" for key, value in choice.settings.items()) or "the settings of the JOB"
 
 
 def _executed(plan: Plan, best: Choice) -> list[str]:
