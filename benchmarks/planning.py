@@ -34,8 +34,7 @@ from polyrhythm.systems import SYSTEMS
 from polyrhythm.tools.planner.answer import Choice
 from polyrhythm.tools.planner.budget import Budget
 from polyrhythm.tools.planner.candidate import ALONE, Candidate
-from polyrhythm.tools.planner.findings import LEEWAY
-from polyrhythm.tools.planner.findings import Findings
+from polyrhythm.tools.planner.findings import LEEWAY, Findings
 from polyrhythm.tools.planner.measure_cache import MeasureCache
 from polyrhythm.tools.planner.objective import Objective
 from polyrhythm.tools.planner.planner import Planner

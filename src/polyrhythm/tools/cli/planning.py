@@ -20,7 +20,7 @@ from polyrhythm.tools.cli.failures import notice, show_error
 from polyrhythm.tools.cli.output import console, print_json, reserved, silent
 from polyrhythm.tools.cli.prepare import Prepared, Typed, prepared
 from polyrhythm.tools.measuring.machine_speed import machine_here
-from polyrhythm.tools.planner.answer import INTERRUPTED, Plan, Standing
+from polyrhythm.tools.planner.answer import INTERRUPTED, Plan, PresentAnswer
 from polyrhythm.tools.planner.certainty import present
 from polyrhythm.tools.planner.change_now import advice, run_own
 from polyrhythm.tools.planner.page import write
@@ -70,7 +70,7 @@ class Planning:
 
         answer = ""
 
-        def stands(standing: Standing) -> None:
+        def stands(standing: PresentAnswer) -> None:
             nonlocal answer
             answer = f"{present(standing)}, "
 

@@ -57,7 +57,7 @@ class CrewRisk(msgspec.Struct, frozen=True):
     interrupted: float | None = None
 
 
-class Standing(msgspec.Struct, frozen=True):
+class PresentAnswer(msgspec.Struct, frozen=True):
     """The present answer of a search that goes on: a candidate's name, the virtual seconds and the cost to the target.
 
     `probability` is that of no other costing less by more than a few per cent; it was so `after` seconds of the search.

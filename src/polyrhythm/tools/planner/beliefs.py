@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 
 from polyrhythm.core import rng
 from polyrhythm.tools.planner.candidate import Candidate
-from polyrhythm.tools.planner.cells import Cell
+from polyrhythm.tools.planner.cells import SampleCell
 from polyrhythm.tools.planner.chosen_machines import ChosenMachines
 from polyrhythm.tools.planner.findings import Findings
 from polyrhythm.tools.planner.forecast import deviation
 from polyrhythm.tools.planner.learning_curves import LearningCurves, Needed, broad
 from polyrhythm.tools.planner.measured import TrainedRun
 from polyrhythm.tools.planner.objective import Objective
-from polyrhythm.tools.planner.pace import Pace
+from polyrhythm.tools.planner.pace import StepPace
 from polyrhythm.tools.planner.samples_law import OWN, Observation, SamplesLaw
 from polyrhythm.tools.planner.shared_curves import SharedCurves
 
@@ -44,7 +44,7 @@ class Belief:
     """
 
     samples: Needed
-    pace: Pace
+    pace: StepPace
     mean: float
     deviation: float
     taken: float
@@ -61,8 +61,8 @@ class Beliefs:
     found: Findings = field(init=False)
     between_seeds: float = field(init=False)
     _law: SamplesLaw = field(init=False)
-    _own: dict[Cell, Needed] = field(init=False)
-    _cells: list[Cell] = field(init=False)
+    _own: dict[SampleCell, Needed] = field(init=False)
+    _cells: list[SampleCell] = field(init=False)
     _beliefs: dict[Candidate, Belief] = field(init=False)
     _costs: Array = field(init=False)
     _objectives: dict[tuple[int, ChosenMachines], Objective] = field(default_factory=dict)
@@ -94,9 +94,9 @@ class Beliefs:
         others = np.delete(self._costs, self.pool.index(candidate), axis=0)
         return float((own <= math.log(NEAR) + others.min(0)).mean()) if len(others) else 1.0
 
-    def _runs(self) -> dict[Cell, dict[int, TrainedRun]]:
+    def _runs(self) -> dict[SampleCell, dict[int, TrainedRun]]:
         """The run that tells most of each cell, for each seed."""
-        best: dict[Cell, dict[int, TrainedRun]] = {}
+        best: dict[SampleCell, dict[int, TrainedRun]] = {}
         for each in self.found.trainings:
             own = best.setdefault(self.shared.cells.of(each), {})
             for seed, training in self.found.trainings[each].items():
@@ -104,7 +104,7 @@ class Beliefs:
                     own[seed] = training
         return {cell: runs for cell, runs in best.items() if runs}
 
-    def _between(self, runs: Mapping[Cell, Mapping[int, TrainedRun]]) -> float:
+    def _between(self, runs: Mapping[SampleCell, Mapping[int, TrainedRun]]) -> float:
         values = {
             str(place): [each.end.samples for each in own.values() if each.end is not None] for place, own in enumerate(runs.values())
         }
@@ -121,7 +121,7 @@ class Beliefs:
         longest = max(runs.values(), key=lambda each: each.samples)
         return curves.needed(longest.curve, longest.samples, prior).without(prior)
 
-    def _judge(self, every: Sequence[Mapping[str, float]], runs: Mapping[Cell, Mapping[int, TrainedRun]]) -> None:
+    def _judge(self, every: Sequence[Mapping[str, float]], runs: Mapping[SampleCell, Mapping[int, TrainedRun]]) -> None:
         """Combine the law with what each has shown, and draw."""
         found, law = self.found, self._law
         means, spreads = law.predicted(every)
@@ -168,7 +168,7 @@ class Beliefs:
         training = self.found.training(candidate)
         return training is not None and bool(training.error)
 
-    def _curve(self, candidate: Candidate, pace: Pace, samples: Needed) -> tuple[Array, Array]:
+    def _curve(self, candidate: Candidate, pace: StepPace, samples: Needed) -> tuple[Array, Array]:
         """Logarithms of samples, and of what these cost."""
         found, per_step = self.found, candidate.workers * self.found.batch(candidate)
         objective = self._objective(candidate)

@@ -14,7 +14,7 @@ LOCKSTEP = "lockstep"
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class SampleCell:
     """Candidates of the same cell need the same samples under the same seed: those that are equal in lockstep, or a candidate itself."""
 
     lockstep: Lockstep | None
@@ -38,12 +38,12 @@ class Cells:
             self._classes[key] = Lockstep.of(candidate.strategy, candidate.workers)
         return self._classes[key]
 
-    def of(self, candidate: Candidate) -> Cell:
+    def of(self, candidate: Candidate) -> SampleCell:
         """The cell of a candidate."""
         found = self.lockstep(candidate)
         if found is not None:
-            return Cell(found, candidate.workers, candidate.settings)
-        return Cell(None, candidate.workers, candidate.settings, candidate.system, candidate.options, candidate.machines)
+            return SampleCell(found, candidate.workers, candidate.settings)
+        return SampleCell(None, candidate.workers, candidate.settings, candidate.system, candidate.options, candidate.machines)
 
     def terms(self, candidate: Candidate, space: Space) -> dict[str, float]:
         """The terms of the law of samples for a candidate: see `samples_law`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from polyrhythm.core.units import show_seconds
-from polyrhythm.tools.planner.answer import Choice, Plan, Standing
+from polyrhythm.tools.planner.answer import Choice, Plan, PresentAnswer
 from polyrhythm.tools.planner.candidate import show
 
 _FEW = 3
@@ -30,7 +30,7 @@ def probable(probability: float | None) -> str:
     return "–" if probability is None else f"{probability:.0%}"
 
 
-def present(standing: Standing) -> str:
+def present(standing: PresentAnswer) -> str:
     """The present answer of a search that goes on, in one line."""
     return f"best so far {standing.name}, {show_seconds(standing.seconds)}, the best with a probability of {standing.probability:.0%}"
 

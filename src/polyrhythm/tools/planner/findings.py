@@ -76,8 +76,8 @@ class Findings:
 
     def cost_of(self, candidate: Candidate) -> float:
         """The cost of its run to the target; infinite where that was not reached."""
-        training = self.training(candidate)
-        return math.inf if training is None else training.cost(self.objective_of(candidate), candidate.workers)
+        found = self.training(candidate)
+        return math.inf if found is None else found.cost(self.objective_of(candidate), candidate.workers)
 
     def expected(self, candidate: Candidate) -> float:
         """The expected cost to the target, as far as the curve tells; infinite where it does not."""
@@ -193,20 +193,15 @@ class Findings:
 
     def shape(self, candidate: Candidate | None = None) -> StepShape:
         """The shape of the JOB's steps, by its own settings or with a candidate's batch; observed once."""
-        batch = self._own_batch(candidate)
-        return self._shapes.shape(batch, lambda: self._with_batch(batch))
+        return self._shapes.shape(batch := self._own_batch(candidate), lambda: self._with_batch(batch))
 
     def activations(self, candidate: Candidate | None = None) -> int:
         """Bytes that backward() keeps, with a candidate's batch; observed once."""
-        batch = self._own_batch(candidate)
-        return self._shapes.activations(batch, lambda: self._with_batch(batch))
+        return self._shapes.activations(batch := self._own_batch(candidate), lambda: self._with_batch(batch))
 
     def batch(self, candidate: Candidate) -> int:
         """Samples of a worker's step; where the JOB counts none, its batch by name, or one."""
-        counted = self.shape().samples or self.scenario.batch or 1
-        if self.space.batch is None:
-            return counted
-        name, own = self.space.batch
+        counted, (name, own) = self.shape().samples or self.scenario.batch or 1, self.space.batch or ("", 1)
         return max(1, round(counted * float(dict(candidate.settings).get(name, own)) / own))
 
     def read(self, candidate: Candidate, attempt: Attempt, steps: int) -> TrainedRun:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from polyrhythm.tools.planner.beliefs import Belief, Beliefs
 from polyrhythm.tools.planner.candidate import Candidate, Pairs
-from polyrhythm.tools.planner.cells import Cell
+from polyrhythm.tools.planner.cells import SampleCell
 from polyrhythm.tools.planner.findings import Findings
 from polyrhythm.tools.planner.shared_curves import SharedCurves
 from polyrhythm.tools.planner.space import Space, options_of
@@ -37,7 +37,7 @@ _INSTANT = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class Next:
+class NextRun:
     """A run of a candidate under a seed, for so many samples; `gain` is by how much it is expected to lower the logarithm of the cost."""
 
     candidate: Candidate
@@ -45,6 +45,15 @@ class Next:
     samples: float
     gain: float
     seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class SearchState:
+    """The state of a search: its beliefs, the seeds that it may use, the first before all others, and what is under way."""
+
+    beliefs: Beliefs
+    seeds: Sequence[int]
+    busy: Collection[tuple[SampleCell, int]]
 
 
 @dataclass(slots=True)
@@ -82,10 +91,10 @@ class NextRuns:
                 self.skipped[candidate] = reason
         return self._possible[candidate]
 
-    def choose(self, beliefs: Beliefs, seeds: Sequence[int], busy: Collection[tuple[Cell, int]], left: float) -> Next | None:
+    def choose(self, state: SearchState, left: float) -> NextRun | None:
         """The run with the largest gain for a second, of those that should be over in the time that is `left`; None where none gains."""
-        best, self._paces = self._best(beliefs), {}
-        wanted = [each for candidate in beliefs.pool for each in self._of(candidate, beliefs, best, seeds, busy)]
+        best, self._paces = self._best(state.beliefs), {}
+        wanted = [each for candidate in state.beliefs.pool for each in self._of(candidate, state, best)]
         fitting = [each for each in wanted if each.seconds <= left]
         return max(fitting, key=lambda each: each.gain / each.seconds, default=None)
 
@@ -94,15 +103,14 @@ class NextRuns:
         offered = [each for each in beliefs.pool if self.found.offers(each) and each not in self.found.refused]
         return sorted(offered, key=lambda each: (not beliefs.of(each).reached, beliefs.of(each).mean))[:2]
 
-    def _of(
-        self, candidate: Candidate, beliefs: Beliefs, best: Sequence[Candidate], seeds: Sequence[int], busy: Collection[tuple[Cell, int]]
-    ) -> Iterator[Next]:
+    def _of(self, candidate: Candidate, state: SearchState, best: Sequence[Candidate]) -> Iterator[NextRun]:
         """The runs of a candidate that would tell something."""
+        beliefs, seeds, busy = state.beliefs, state.seeds, state.busy
         found, belief, cell = self.found, beliefs.of(candidate), self.shared.cells.of(candidate)
         others = [each for each in best if each != candidate]
-        if not others or not self._open(candidate):
+        if not self._open(candidate):
             return
-        apart = abs(belief.mean - beliefs.of(others[0]).mean)
+        apart = abs(belief.mean - beliefs.of(others[0]).mean) if others else 0.0
         if belief.reached and belief.timed:
             seed = next((each for each in seeds if each not in found.trainings[candidate] and (cell, each) not in busy), None)
             if seed is not None:
@@ -120,13 +128,13 @@ class NextRuns:
             if max(first, _FURTHER * belief.taken) <= samples <= MOST * found.samples:
                 yield self._next(candidate, seeds[0], samples, belief.deviation * self._told(belief, samples), apart)
 
-    def _next(self, candidate: Candidate, seed: int, samples: float, learned: float, apart: float) -> Next:
+    def _next(self, candidate: Candidate, seed: int, samples: float, learned: float, apart: float) -> NextRun:
         """The knowledge gradient (Frazier, Powell and Dayanik, 2008) of a run from which so much of the deviation is learned."""
         z = apart / max(learned, _INSTANT)
         gain = learned * (math.exp(-z * z / 2) / math.sqrt(2 * math.pi) - z * math.erfc(z / math.sqrt(2)) / 2)
         steps = self.found.steps(candidate, samples) * candidate.workers
         seconds = _START + steps * self._pace(candidate)
-        return Next(candidate, seed, samples, max(gain, 0.0), seconds)
+        return NextRun(candidate, seed, samples, max(gain, 0.0), seconds)
 
     def _pace(self, candidate: Candidate) -> float:
         """The seconds by the clock of one step of one worker."""

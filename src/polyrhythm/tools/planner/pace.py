@@ -22,7 +22,7 @@ _FROM_SYSTEMS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class StepPace:
     """`begun` are seconds, bytes and samples by which all workers had begun; each step of all takes `seconds` and `nbytes` from then on."""
 
     begun: tuple[float, float, float]
@@ -31,12 +31,12 @@ class Pace:
     deviation: float = _OWN
 
     @staticmethod
-    def of(training: TrainedRun, per_step: float) -> Pace:
+    def of(training: TrainedRun, per_step: float) -> StepPace:
         """The pace of a run in which all workers together take so many samples a step: that of its later part."""
         begun = training.begun if training.begun[2] < training.samples else (0.0, 0.0, 0.0)
         since = training.later if begun[2] < training.later[2] < training.samples else begun
         steps = (training.samples - since[2]) / per_step
-        return Pace(begun, (training.seconds - since[0]) / steps, (training.nbytes - since[1]) / steps)
+        return StepPace(begun, (training.seconds - since[0]) / steps, (training.nbytes - since[1]) / steps)
 
     def spent(self, samples: float, per_step: float, workers: int) -> Spent:
         """What so many samples take."""
@@ -54,13 +54,13 @@ class Paces:
     runs: Iterable[tuple[Candidate, TrainedRun]]
     per_step: Callable[[Candidate], float]
     computing: Callable[[Candidate], float]
-    _known: dict[Candidate, Pace] = field(init=False)
+    _known: dict[Candidate, StepPace] = field(init=False)
 
     def __post_init__(self) -> None:
         timed = [(each, training) for each, training in self.runs if training.samples > 0 and not training.error]
-        self._known = {each: Pace.of(training, self.per_step(each)) for each, training in timed}
+        self._known = {each: StepPace.of(training, self.per_step(each)) for each, training in timed}
 
-    def of(self, candidate: Candidate) -> Pace:
+    def of(self, candidate: Candidate) -> StepPace:
         """The pace of a candidate, as far as is known."""
         known = self._known
         if candidate in known:
@@ -71,28 +71,28 @@ class Paces:
             return self._like(candidate, nearest, known[nearest])
         return self._like_others(candidate, known)
 
-    def _like(self, candidate: Candidate, other: Candidate, pace: Pace) -> Pace:
+    def _like(self, candidate: Candidate, other: Candidate, pace: StepPace) -> StepPace:
         """The pace of the same system with another number of workers, batch or machines."""
         ratio = candidate.workers / other.workers
         scale = ratio**_BY_WORKERS if ratio != 1.0 else 1.0
         exchange = max(0.0, pace.seconds - self.computing(other)) * scale
         apart = _FROM_OTHERS * abs(math.log(ratio)) + (0.3 if candidate.machines != other.machines else 0.0)
         begun = pace.begun[0] * scale, pace.begun[1] * ratio, pace.begun[2] * ratio
-        return Pace(begun, self.computing(candidate) + exchange, pace.nbytes * ratio, math.hypot(_OWN, apart))
+        return StepPace(begun, self.computing(candidate) + exchange, pace.nbytes * ratio, math.hypot(_OWN, apart))
 
-    def _like_others(self, candidate: Candidate, known: dict[Candidate, Pace]) -> Pace:
+    def _like_others(self, candidate: Candidate, known: dict[Candidate, StepPace]) -> StepPace:
         """The pace of a system of which nothing was timed: the median of the others'."""
         others = [each for each in known if not each.is_alone]
         computing = self.computing(candidate)
         if not others or candidate.is_alone:
-            return Pace((0.0, 0.0, 0.0), computing, 0.0, _OWN if candidate.is_alone else _FROM_SYSTEMS)
+            return StepPace((0.0, 0.0, 0.0), computing, 0.0, _OWN if candidate.is_alone else _FROM_SYSTEMS)
         paces = [self._like(candidate, each, known[each]) for each in others]
         begun = min(each.begun for each in paces)
         middle = math.exp(median(math.log(max(each.seconds, 1e-12)) for each in paces))
-        return Pace(begun, max(computing, middle), median(each.nbytes for each in paces), _FROM_SYSTEMS)
+        return StepPace(begun, max(computing, middle), median(each.nbytes for each in paces), _FROM_SYSTEMS)
 
 
-def carried_over(timed: TrainedRun, donor: TrainedRun, pace: Pace, per_step: float, like: str) -> TrainedRun:
+def carried_over(timed: TrainedRun, donor: TrainedRun, pace: StepPace, per_step: float, like: str) -> TrainedRun:
     """The run that a candidate would have: the curve of `donor`, whose samples are as good, at its own pace."""
 
     def moved(point: CurvePoint) -> CurvePoint:

@@ -198,10 +198,9 @@ def plan(
     """Search for the way of training that brings `train` to a target soonest, or for the least bytes, money or energy, on given machines.
 
     `to` is the target, such as "accuracy=0.96"; `PlanRequest` says what the keywords are. Every candidate trains with real
-    gradients in virtual time: all systems for a while, the best quarter of them for longer (successive halving), and then what
-    Optuna draws of options, workers, learning rates and batches around the leading ones. An interruption ends the search, and what is
-    known by then is returned. With a `proxy`, such as "width=32,48,64", smaller versions of the model train instead, and `Plan.proxy` has
-    the laws that carry what they need to the model itself. `print(plan_text(plan))` shows the answer.
+    gradients in virtual time, and what runs next is what is expected to change the answer most for its cost. An interruption ends the
+    search, and what is known by then is returned. With a `proxy`, such as "width=32,48,64", smaller versions of the model train instead,
+    and `Plan.proxy` has the laws that carry what they need to the model itself. `print(plan_text(plan))` shows the answer.
     Raises PolyrhythmErrors for what cannot be planned.
     """
     wanted = PlanRequest(

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from polyrhythm.core.records.metrics import show_metric
 from polyrhythm.tools.planner.acquaintance import Acquaintance
-from polyrhythm.tools.planner.answer import INTERRUPTED, Choice, PhaseMap, Plan, Refusal, Standing
+from polyrhythm.tools.planner.answer import INTERRUPTED, Choice, PhaseMap, Plan, PresentAnswer, Refusal
 from polyrhythm.tools.planner.budget import Budget
 from polyrhythm.tools.planner.candidate import Candidate, first_of_each
 from polyrhythm.tools.planner.circumstances import CAUSES, REMEDIES, RISKS
@@ -52,7 +52,7 @@ def _nothing(text: str) -> None:
     """The default for progress: nothing is shown."""
 
 
-def _nobody(standing: Standing) -> None:
+def _nobody(standing: PresentAnswer) -> None:
     """The default for the present answer: nobody watches."""
 
 
@@ -70,7 +70,7 @@ class Planner:
     invocation: Invocation = field(default_factory=lambda: Invocation(None))
     at_once: int = 1
     on_remark: Callable[[str], None] = _nothing
-    on_answer: Callable[[Standing], None] = _nobody
+    on_answer: Callable[[PresentAnswer], None] = _nobody
     interruptions: Interruptions | None = None
     search: Search = field(init=False)
     outlook: Outlook = field(init=False)
@@ -273,13 +273,14 @@ class Planner:
             like=self._like(candidate),
         )
 
-    def present(self) -> Standing | None:
+    def present(self) -> PresentAnswer | None:
         """The first choice by what is known now, and the probability that it is the best; None before any has come to the target."""
-        reached = [each for each in self.leading() if self.found.cost_of(each) < math.inf][:1]
-        for first in reached:
-            end = self.predictions.spent(first, [each for each in self.found.trainings[first].values() if each.end is not None])[1]
-            return Standing(first.name, end.middle, self.found.typical(first), self.search.beliefs.probability(first), self.budget.spent())
-        return None
+        first = next((each for each in self.leading() if self.found.cost_of(each) < math.inf), None)
+        if first is None:
+            return None
+        seconds = median([run.end.seconds for run in self.found.trainings[first].values() if run.end is not None])
+        probability = self.search.beliefs.probability(first)
+        return PresentAnswer(first.name, seconds, self.found.typical(first), probability, self.budget.spent())
 
     def _like(self, candidate: Candidate) -> str:
         """The candidate whose curve it has, where its own steps were only timed; empty otherwise."""

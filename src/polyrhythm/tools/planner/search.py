@@ -13,10 +13,10 @@ from polyrhythm.tools.planner.alone import AloneTuning, Wanted
 from polyrhythm.tools.planner.beliefs import Beliefs
 from polyrhythm.tools.planner.budget import Budget
 from polyrhythm.tools.planner.candidate import Candidate
-from polyrhythm.tools.planner.cells import Cell
+from polyrhythm.tools.planner.cells import SampleCell
 from polyrhythm.tools.planner.findings import LEEWAY, Findings
 from polyrhythm.tools.planner.measured import TrainedRun
-from polyrhythm.tools.planner.next_runs import MOST, NextRuns
+from polyrhythm.tools.planner.next_runs import MOST, NextRuns, SearchState
 from polyrhythm.tools.planner.shared_curves import SharedCurves
 from polyrhythm.tools.pools.pools import Done, Followed, Pool, work
 
@@ -61,7 +61,7 @@ class Search:
     """Why the search ended before its time, if it did."""
     shared: SharedCurves = field(init=False)
     next_runs: NextRuns = field(init=False)
-    _busy: set[tuple[Cell, int]] = field(default_factory=set)
+    _busy: set[tuple[SampleCell, int]] = field(default_factory=set)
     _beliefs: tuple[int, Beliefs] | None = None
 
     def __post_init__(self) -> None:
@@ -109,7 +109,8 @@ class Search:
             beliefs = self.beliefs
             if self._sure(beliefs):
                 return
-            chosen = self.next_runs.choose(beliefs, self.all_seeds, self._busy, max(left, self.budget.left() / 2))
+            state = SearchState(beliefs, self.all_seeds, self._busy)
+            chosen = self.next_runs.choose(state, max(left, self.budget.left() / 2))
             if chosen is None or (chosen.gain < _LEAST_GAIN and found.best < math.inf):
                 if chosen is None or not self._busy:
                     self.ended = "" if chosen is None else "no further run was expected to change the answer"
@@ -130,7 +131,7 @@ class Search:
             self.ended = f"the first choice is the best with a probability of {probability:.0%}"
         return bool(self.ended)
 
-    def _ended(self, key: tuple[Cell, int], candidate: Candidate, seed: int, steps: int, attempt: Attempt) -> None:
+    def _ended(self, key: tuple[SampleCell, int], candidate: Candidate, seed: int, steps: int, attempt: Attempt) -> None:
         self._busy.discard(key)
         self._keep(candidate, seed, steps, attempt)
 
