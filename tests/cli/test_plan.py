@@ -146,3 +146,28 @@ def test_without_devices_it_is_about_machines_like_this_one_and_the_command_in_v
     [line] = [line for line in done.out.splitlines() if line.startswith("In virtual time: ")]
     assert f"--device {kept}" in line
     assert done.err.count("the user prints") == 1, done.err
+
+
+@pytest.mark.parametrize(
+    ("made", "given", "why"),
+    [
+        (("--workers", 2), ("--device", "laptop"), "has the machines that its record shows: leave out --device laptop"),
+        (("--workers", 1), (), "had one worker, and a plan compares ways of training together"),
+    ],
+)
+def test_a_plan_from_a_run_refuses_what_its_record_does_not_answer(
+    polyrhythm: Any, tiny: Path, tmp_path: Path, made: tuple[Any, ...], given: tuple[Any, ...], why: str
+) -> None:
+    polyrhythm("run", tiny, "--network", "lan", *made, "--out", tmp_path / "run")
+    result = polyrhythm("plan", tiny, "--to", "loss=0.1", "--from", tmp_path / "run", *given)
+    assert (result.code, why in " ".join(result.err.split())) == (2, True), result.err
+
+
+def test_a_plan_from_the_record_of_another_job_is_refused(polyrhythm: Any, tiny: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.py"
+    other.write_text(tiny.read_text())
+    polyrhythm("run", other, "--network", "lan", "--out", tmp_path / "run")
+    result = polyrhythm("plan", tiny, "--to", "loss=0.1", "--from", tmp_path / "run")
+    assert result.code == 2
+    assert "is the record of" in result.err
+    assert f"give the record of a run of {tiny}" in " ".join(result.err.split())

@@ -225,3 +225,34 @@ def test_an_interruption_is_reported_and_nothing_else(job: Any, on: str) -> None
         running.send_signal(signal.SIGINT)
         out, err = running.communicate(timeout=30)
     assert (running.returncode, out, err) == (130, "", "polyrhythm: interrupted\n")
+
+
+def test_a_run_that_adapts_keeps_the_records_of_its_parts_and_says_where_the_last_is(polyrhythm: Any, tiny: Path, tmp_path: Path) -> None:
+    """The first look is after twenty steps; the second part is over before the next."""
+    tiny.write_text(
+        tiny.read_text().replace("range(self.epochs)", "worker.epochs(self.epochs)").replace("worker.report", "0 and worker.report")
+    )
+    whole = ("run", tiny, "--network", "lan", "--workers", 2, "--set", "epochs=4", "--json")
+    result = polyrhythm(*whole, "--adapt", "loss=0.001", "--timeline", "--out", tmp_path / "out")
+    assert result.code == 0
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["part-0", "part-1"]
+    assert f"the record of the run is in {tmp_path / 'out' / 'part-1'}" in result.err
+    assert json.loads(result.out)["weights_sha256"] == json.loads(polyrhythm(*whole).out)["weights_sha256"]
+    assert '"Delivered"' in (tmp_path / "out" / "part-0" / "events.jsonl").read_text()
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        (("--adapt", "bogus"), "'bogus' is not a target"),
+        (("--adapt", "loss=0.1", "--workers", 1), "there is one worker: give --workers 2 or more"),
+        (("--adapt", "loss=0.1", "--workers", "2..3"), "leave out --mesh and a range of --workers"),
+        (("--adapt", "loss=0.1", "--checkpoint", "DIR", "--resume"), "leave out --resume and --override"),
+        (("--adapt", "loss=0.1", "--log", "csv:metrics.csv"), "keep the records of all parts by --out"),
+    ],
+)
+def test_what_cannot_adapt_is_refused_before_it_begins(polyrhythm: Any, tiny: Path, given: tuple[Any, ...], why: str) -> None:
+    result = polyrhythm("run", tiny, "--network", "lan", *given)
+    assert result.code == 2
+    assert why in " ".join(result.err.split())
+    assert "the user prints" not in result.out + result.err

@@ -16,7 +16,7 @@ from polyrhythm.hardware.network import Network
 from polyrhythm.hardware.network_json import network_json
 from polyrhythm.tools.emulation import children, host
 from polyrhythm.tools.emulation.children import LabProcesses
-from polyrhythm.tools.emulation.fabric import Traffic
+from polyrhythm.tools.emulation.fabric import RelayTraffic
 from polyrhythm.tools.emulation.impairments import Impairments
 from polyrhythm.tools.emulation.orders import HostOrders, RelayOrders
 
@@ -34,7 +34,7 @@ def test_a_relay_whose_hosts_died_before_they_had_devices_has_carried_nothing() 
     for door in doors:
         door.close()
     assert done.returncode == 0
-    assert msgspec.json.decode(done.stdout, type=Traffic) == Traffic.none(2)
+    assert msgspec.json.decode(done.stdout, type=RelayTraffic) == RelayTraffic.none(2)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +13,13 @@ import torch
 
 import polyrhythm as pr
 from polyrhythm.core.records.metrics import parse_target
-from polyrhythm.core.training.run import attempt
+from polyrhythm.core.training.run import Attempt, attempt
+from polyrhythm.errors import CompositionError
 from polyrhythm.hardware.fleet import Fleet, Straggler, fleet
 from polyrhythm.hardware.network import Network
 from polyrhythm.hardware.site import Access
 from polyrhythm.systems import find
-from polyrhythm.tools.planner.adapting import Adapting
+from polyrhythm.tools.planner.adapting import Adapting, RunPart
 from polyrhythm.tools.planner.answer import Choice
 from polyrhythm.tools.planner.change_now import advice, run_own
 from polyrhythm.tools.planner.limited import Limited
@@ -88,14 +91,57 @@ def test_a_plan_from_a_run_says_what_to_change_now_with_the_gain() -> None:
 
 
 def test_without_a_fault_the_run_goes_on_to_the_bits_of_one_that_was_not_looked_at(tmp_path: Path) -> None:
+    data()  # whoever calls it first computes it, in virtual time too
     on = pr.Simulator(NETWORK, SLOW)
-    adapted = Adapting(uneven_short, "allreduce", 2, on, 3, tmp_path, _never, look=4).run()
+    adapted = Adapting(RunPart(uneven_short, find("allreduce"), 2, on), seeded(3), tmp_path, _never, look=4).run()
     assert adapted.causes == []
     assert adapted.changed is None
     whole = pr.run(uneven_short, workers=2, strategy="allreduce", on=on, seed=3)
     last = adapted.parts[-1].outcome.summary
     assert last.weights_sha256 == whole.summary.weights_sha256
     assert last.virtual_seconds == pytest.approx(whole.summary.virtual_seconds, rel=0.02)  # weights are copied again
+
+
+def seeded(seed: int) -> Callable[[RunPart], Attempt]:
+    """Makes the parts of a run."""
+
+    def make(part: RunPart) -> Attempt:
+        return attempt(
+            part.train, workers=part.workers, strategy=part.strategy, on=part.on, seed=seed, checkpoints=part.checkpoints, timeline=False
+        )
+
+    return make
+
+
+@pytest.mark.parametrize("steps", [3, 4, 5, 16])
+def test_a_run_that_is_over_at_a_look_or_before_it_is_whole(steps: int, tmp_path: Path) -> None:
+    """Four looks at most: after 4 steps and 16."""
+    on = pr.Simulator(NETWORK, SLOW)
+    job = Limited(uneven_short, steps)
+    adapted = Adapting(RunPart(job, find("allreduce"), 2, on), seeded(3), tmp_path, _never, look=4).run()
+    whole = pr.run(job, workers=2, strategy="allreduce", on=on, seed=3)
+    assert adapted.parts[-1].outcome.summary.weights_sha256 == whole.summary.weights_sha256
+    assert len(adapted.parts) == 1 + (steps > 4)
+
+
+def test_where_nothing_can_be_searched_for_the_run_goes_on_in_the_way_that_was_asked_for_and_says_why(tmp_path: Path) -> None:
+    def refuses(recorded: RecordedRun) -> Planner:
+        raise CompositionError("There is no such metric.")
+
+    asked = RunPart(uneven_short, find("ssp", slack=2), WORKERS, pr.Simulator(NETWORK, LATE))
+    adapted = Adapting(asked, seeded(1), tmp_path, refuses, look=4).run()
+    assert [cause.kind for cause in adapted.causes] == ["slow worker"]
+    assert adapted.advice == "No other way was looked for, and the run has gone on as it was. There is no such metric."
+    assert [part.error for part in adapted.parts] == [None, None]
+    assert {part.outcome.settings["strategy"] for part in adapted.parts} == {repr(find("ssp", slack=2))}
+    assert adapted.parts[-1].outcome.summary.steps > 4
+
+
+def test_the_part_up_to_the_end_writes_the_checkpoints_that_were_asked_for(tmp_path: Path) -> None:
+    wanted = pr.Checkpoints(tmp_path / "asked", every=2)
+    asked = RunPart(partial(uneven, epochs=6), find("allreduce"), 2, pr.Simulator(NETWORK, SLOW), wanted)
+    Adapting(asked, seeded(3), tmp_path / "cuts", _never, look=1).run()
+    assert [*(tmp_path / "asked").glob("step-*")]
 
 
 def uneven_short(worker: pr.Worker) -> None:
@@ -119,8 +165,8 @@ def test_a_run_that_adapts_takes_little_more_than_the_plan_made_with_knowledge(w
     some = pr.hardware.some_machines(network, devices, known.machines.places or tuple(range(WORKERS)), of=WORKERS)
     planned = target.first_reached(pr.run(uneven, workers=known.workers, strategy=known.strategy, on=pr.Simulator(*some), seed=1).outcome)
     on = pr.Simulator(network, devices)
-    adapting = Adapting(uneven, "allreduce", WORKERS, on, 1, tmp_path, lambda run: planner_on(run.network, run.fleet), look=6)
-    adapted = adapting.run()
+    asked = RunPart(uneven, find("allreduce"), WORKERS, on)
+    adapted = Adapting(asked, seeded(1), tmp_path, lambda run: planner_on(run.network, run.fleet), look=6).run()
     reached = target.first_reached(adapted.parts[-1].outcome)
     assert adapted.causes
     assert planned is not None

@@ -193,7 +193,7 @@ def plan(
     if proxy:
         refuse_with_proxies(search, since, job)
     if since is not None:
-        request, recorded = from_record(request, search, since)
+        request, recorded = from_record(request, search, since, job)
     if is_script(job):
         if search.verify:
             raise CompositionError(
@@ -213,15 +213,29 @@ def plan(
     raise typer.Exit(0 if made.best is not None else 1)
 
 
-def from_record(request: PlanRequest, search: SearchOptions, since: Path) -> tuple[PlanRequest, RecordedRun]:
-    """The request with the machines of a recorded run, and the record. Raises CompositionError where that shows none."""
+def from_record(request: PlanRequest, search: SearchOptions, since: Path, job: str) -> tuple[PlanRequest, RecordedRun]:
+    """The request with the machines of a recorded run of `job`, and the record.
+
+    Raises CompositionError where that shows none, and for a record of another job, whose steps take other times.
+    """
     from polyrhythm.hardware import network as networks
     from polyrhythm.tools.cli.record import read
     from polyrhythm.tools.planner.recorded import RecordedRun
     from polyrhythm.tools.report.diagnosis import united
 
+    if search.device is not None:
+        raise CompositionError(f"--from {since} has the machines that its record shows: leave out --device {search.device}, or --from.")
     described = None if search.network is None else networks.load(search.network)
     recorded = RecordedRun(united(read([since]).outcomes), described)
+    made = recorded.outcome.settings.get("job", job)
+    if Path(made).name != Path(job).name:
+        raise CompositionError(
+            f"{since} is the record of {made}, and steps of {job} take other times: give the record of a run of {job}, or leave out --from."
+        )
+    if recorded.workers < 2:
+        raise CompositionError(
+            f"The run of {since} had one worker, and a plan compares ways of training together: give the record of a run of 2 or more."
+        )
     workers = tuple(each for each in request.workers if each <= recorded.workers)
     found = replace(request, network=recorded.network, devices=recorded.fleet, workers=tuple(sorted({*workers, recorded.workers})))
     return found, recorded

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,6 +16,11 @@ from polyrhythm.tools.cli.failures import guarded, notice
 from polyrhythm.tools.cli.groups import CheckpointOptions, JobOptions, PrintOptions, RuntimeOptions, grouped
 from polyrhythm.tools.cli.options import Arguments, Job, Out, Seed, System, crew_typed
 from polyrhythm.tools.cli.typed_layout import LayoutOptions, systems_typed
+
+if TYPE_CHECKING:
+    from polyrhythm.core.checkpoints.request import Checkpoints
+    from polyrhythm.core.training.run import Attempt
+    from polyrhythm.tools.cli.planned_run import PlannedRun
 
 LogTo = Annotated[
     list[str] | None,
@@ -49,6 +55,23 @@ Adapt = Annotated[
 ]
 
 
+@dataclass(frozen=True, slots=True)
+class WatchOptions:
+    """What is kept of a run while it goes on, and whether it changes by that."""
+
+    log: LogTo = None
+    timeline: Timeline = False
+    adapt: Adapt = None
+
+    def attempts(self, job: str, wanted: Checkpoints, logged: Any) -> Callable[[PlannedRun, Path | None, Any], tuple[Attempt, Path | None]]:
+        """What makes a run whole or in parts, and says where its record is. Raises CompositionError where it cannot be in parts."""
+        from polyrhythm.tools.cli.adapt import AdaptOptions
+
+        if self.adapt is not None:
+            return AdaptOptions(self.adapt, job, wanted, logged).attempt
+        return lambda plan, kept, watch: (plan.attempt(kept, watch, wanted), kept)
+
+
 @guarded
 @grouped
 def run(
@@ -63,17 +86,14 @@ def run(
     own: JobOptions,
     out: Out = None,
     checkpoints: CheckpointOptions,
-    log: LogTo = None,
-    timeline: Timeline = False,
+    watching: WatchOptions,
     export: ExportTo = None,
-    adapt: Adapt = None,
     shown: PrintOptions,
 ) -> None:
     """Train JOB with one system, on real processes or in virtual time."""
     from polyrhythm.core.records.progress import progress
     from polyrhythm.core.training.checkpoint_plan import CHANGED, RESUMES
     from polyrhythm.core.training.layouts import given_partition, given_strategy
-    from polyrhythm.tools.cli.adapt import AdaptOptions
     from polyrhythm.tools.cli.ending import ended
     from polyrhythm.tools.cli.loggers import loggers
     from polyrhythm.tools.cli.output import reserved
@@ -83,23 +103,22 @@ def run(
 
     _refuse_script(job)
     target = None if export is None else before_run(export, job, out)
-    strategies, logged = systems_typed(system, pairs(own.options or [], "--option")), loggers(log or ())
+    strategies, logged = systems_typed(system, pairs(own.options or [], "--option")), loggers(watching.log or ())
     mesh, crew = layout.on(workers)
     wanted, given = checkpoints.wanted(), typed(job, arguments, crew, where)
+    attempts = watching.attempts(job, wanted, logged)
     again = given.command("run", before=["--system", system, *layout.arguments()], after=["--seed", str(seed), *own.arguments()])
     with reserved(shown.as_json), prepared(given) as loaded:
         partition, _ = given_partition(mesh, layout.divided(job), strategies, crew.most)
         strategy = given_strategy(strategies, partition)
-        plan = replace(loaded.plan(system, "", strategy, pairs(own.settings or [], "--set"), seed, again), partition=partition)
+        plan = loaded.plan(system, "", strategy, pairs(own.settings or [], "--set"), seed, again)
+        plan = replace(plan, partition=partition, loggers=logged, timeline=watching.timeline)
         kept = directory(out, COMPARISON)
         _announce(checkpoints.checkpoint if checkpoints.resume else None)
         with progress(1, shown.watched) as begin:
-            if adapt is None:
-                attempt = replace(plan, loggers=logged, timeline=timeline).attempt(kept, begin(system), wanted)
-            else:
-                attempt = AdaptOptions(adapt, job, system).attempt(plan, checkpoints.checkpoint)
+            attempt, kept = attempts(plan, kept, begin(system))
         exported = after_run(attempt, target, plan.train, kept)
-    raise typer.Exit(exported(ended(attempt, shown.as_json, kept, remarks=(CHANGED, RESUMES))))
+    raise typer.Exit(exported(ended(attempt, shown.as_json, kept, remarks=() if watching.adapt else (CHANGED, RESUMES))))
 
 
 def _refuse_script(job: str) -> None:

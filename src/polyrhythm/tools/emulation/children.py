@@ -15,7 +15,7 @@ from polyrhythm.errors import RunError
 from polyrhythm.hardware.network import Network
 from polyrhythm.hardware.network_json import network_json
 from polyrhythm.tools.emulation.device import NAME
-from polyrhythm.tools.emulation.fabric import Traffic
+from polyrhythm.tools.emulation.fabric import RelayTraffic
 from polyrhythm.tools.emulation.frames import address
 from polyrhythm.tools.emulation.impairments import Impairments
 from polyrhythm.tools.emulation.orders import HostOrders, RelayOrders
@@ -108,7 +108,7 @@ class LabProcesses:
         """True if the relay has ended by itself."""
         return self._relay is not None and self._relay.poll() is not None
 
-    def end_relay(self) -> Traffic:
+    def end_relay(self) -> RelayTraffic:
         """End the relay; returns what it carried. Raises RunError if it cannot."""
         assert self._relay is not None
         try:
@@ -119,7 +119,7 @@ class LabProcesses:
             ) from None
         if self._relay.returncode or not printed:
             raise RunError("The relay of the lab has failed: its error is on stderr.")
-        return msgspec.json.decode(printed, type=Traffic)
+        return msgspec.json.decode(printed, type=RelayTraffic)
 
     def kill(self) -> None:
         """End all that still runs, and wait for it."""

@@ -15,7 +15,7 @@ from polyrhythm.tools.emulation.segments import Packet, PacketScheduler, PathSeg
 Deed = Callable[[float, PacketScheduler], None]
 
 
-class Traffic(msgspec.Struct):
+class RelayTraffic(msgspec.Struct):
     """The traffic so far: packets and bytes that count on links, by `[from][to]`, and the number of packets dropped on the way."""
 
     packets: list[list[int]]
@@ -23,7 +23,7 @@ class Traffic(msgspec.Struct):
     dropped: int = 0
 
     @classmethod
-    def none(cls, hosts: int) -> Traffic:
+    def none(cls, hosts: int) -> RelayTraffic:
         """Before anything was sent among `hosts`."""
         return cls([[0] * hosts for _ in range(hosts)], [[0] * hosts for _ in range(hosts)])
 
@@ -39,7 +39,7 @@ class Fabric:
         self._due: list[tuple[float, int, Deed]] = []
         self._count = 0  # breaks ties: first come, first served
         self._arrived: list[tuple[int, bytes]] = []
-        self.traffic = Traffic.none(len(ways))
+        self.traffic = RelayTraffic.none(len(ways))
 
     def send(self, now: float, pair: tuple[int, int], flow: bytes, nbytes: int, frame: bytes) -> None:
         """Send at `now`, from the first of `pair` to the second, a frame of the connection `flow` that counts as `nbytes`."""

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from polyrhythm.errors import CompositionError, RunError
 from polyrhythm.hardware.network import Network
 from polyrhythm.tools.emulation.children import HostProcess, LabProcesses
-from polyrhythm.tools.emulation.fabric import Traffic
+from polyrhythm.tools.emulation.fabric import RelayTraffic
 from polyrhythm.tools.emulation.impairments import Impairments
 from polyrhythm.tools.emulation.output import OutputReader, Show
 from polyrhythm.tools.emulation.requirements import require_machine, require_sense
@@ -69,7 +69,7 @@ class LabResult:
     failed: tuple[int, ...]
     codes: tuple[int, ...]
     seconds: float
-    traffic: Traffic
+    traffic: RelayTraffic
 
     @property
     def code(self) -> int:

@@ -20,7 +20,7 @@ from polyrhythm.hardware.description import NetworkDescription
 from polyrhythm.hardware.network import Network
 from polyrhythm.hardware.timetable import timetable
 from polyrhythm.tools.emulation import frames
-from polyrhythm.tools.emulation.fabric import Fabric, Traffic
+from polyrhythm.tools.emulation.fabric import Fabric, RelayTraffic
 from polyrhythm.tools.emulation.orders import RelayOrders, read_line
 from polyrhythm.tools.emulation.ways import fair_links, least_latency, ways
 
@@ -42,7 +42,7 @@ def main() -> None:
     devices = [device for connection in sockets for device in _take_device(connection)]
     if len(devices) < len(sockets):
         sys.stdin.read()  # a host did not start, and reports why itself; there is nothing to carry until this process is ended
-        _print(Traffic.none(len(sockets)))
+        _print(RelayTraffic.none(len(sockets)))
         return
     for connection in sockets:
         with contextlib.suppress(OSError):  # that host has failed meanwhile; the lab reports it
@@ -56,7 +56,7 @@ def main() -> None:
     _print(fabric.traffic)
 
 
-def _print(traffic: Traffic) -> None:
+def _print(traffic: RelayTraffic) -> None:
     """Print it, unless the reader has gone."""
     with contextlib.suppress(BrokenPipeError):  # not by sys.stdout, which would try again at exit
         os.write(1, msgspec.json.encode(traffic))

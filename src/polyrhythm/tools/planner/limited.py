@@ -92,9 +92,9 @@ class _Limits:
         """True if the last step was taken."""
         return self.worker.clock >= self.limited.last
 
-    def evaluate(self, function: Any) -> None:
-        """Evaluate at the moments that were chosen."""
-        self._evaluate(function, self.limited.moments)
+    def evaluate(self, function: Any, moments: Moments = every_moment) -> None:
+        """Evaluate at the moments that were chosen, those of the training function where none were."""
+        self._evaluate(function, moments if self.limited.moments is every_moment else self.limited.moments)
 
     def batches(self, *given: Any, **named: Any) -> _Batches | tuple[()]:
         """The worker's batches, which end after the last step."""

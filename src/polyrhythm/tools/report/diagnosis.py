@@ -108,7 +108,7 @@ def united(outcomes: Sequence[Outcome]) -> Outcome:
     steps = max(outcome.summary.steps for outcome in outcomes)
     lost = sorted({name for outcome in outcomes for name in outcome.summary.lost})
     events = [event for outcome in outcomes for event in outcome.events]
-    return Outcome(replace(first, workers=max(first.workers, len(outcomes)), steps=steps, lost=lost), events)
+    return Outcome(replace(first, workers=max(first.workers, len(outcomes)), steps=steps, lost=lost), events, settings=outcomes[0].settings)
 
 
 def _times(factor: float) -> str:

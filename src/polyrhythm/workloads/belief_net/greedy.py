@@ -84,7 +84,7 @@ def pretrain(worker: LayerWorker, stages: Sequence[GreedyStage], examples: Examp
     data, errors = examples.images, ReconstructionErrors(len(stages))
     worker.keep(errors=errors)
     for depth, stage in enumerate(stages):
-        _train(worker, stage, Level(data, examples, depth), settings, errors)
+        _train(worker, stage, _Level(data, examples, depth), settings, errors)
         # all workers go on from the same frozen machine: what each sees of the weights may be some steps old
         frozen = worker.broadcast(torch.cat([stage.machine.weight.detach(), stage.machine.hidden_bias.detach().unsqueeze(0)])).to(
             data.device
@@ -95,7 +95,7 @@ def pretrain(worker: LayerWorker, stages: Sequence[GreedyStage], examples: Examp
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
+class _Level:
     """What a machine sees of all samples (n, units): pixels at depth 0, else probabilities of the hidden units below."""
 
     data: Tensor
@@ -114,7 +114,7 @@ class Level:
         return self.examples.noise(units, self.depth, epoch, "hidden")[which]
 
 
-def _train(worker: LayerWorker, stage: GreedyStage, level: Level, settings: GreedySettings, errors: ReconstructionErrors) -> None:
+def _train(worker: LayerWorker, stage: GreedyStage, level: _Level, settings: GreedySettings, errors: ReconstructionErrors) -> None:
     machine, classes = stage.machine, level.examples.classes
     dataset = TensorDataset(torch.arange(len(level.data)))
     for epoch in worker.epochs(settings.epochs):
