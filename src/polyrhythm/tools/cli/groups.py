@@ -31,6 +31,7 @@ from polyrhythm.tools.cli.options import (
     Quiet,
     Resume,
     Settings,
+    Shares,
     Timeout,
     repeated,
 )
@@ -81,11 +82,12 @@ class RuntimeOptions:
     faults: Faults = None
     fast: Fast = False
     machines: Machines = None
+    shares: Shares = None
 
     def arguments(self) -> list[str]:
         """The options as arguments of a command."""
         named = [("--on", self.on), ("--network", self.network), ("--device", self.device), ("--machines", self.machines)]
-        named += [("--timeout", None if self.timeout is None else f"{self.timeout:g}")]
+        named += [("--shares", self.shares), ("--timeout", None if self.timeout is None else f"{self.timeout:g}")]
         named += [("--faults", None if self.faults is None else str(self.faults))]
         single = [part for flag, value in named if value is not None for part in (flag, value)]
         single += ["--fast"] * self.fast

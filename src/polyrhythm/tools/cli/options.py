@@ -100,6 +100,14 @@ Machines = Annotated[
         help="Simulator: only these of N machines, counted from 0, in this order; a worker on each.",
     ),
 ]
+Shares = Annotated[
+    str | None,
+    typer.Option(
+        "--shares",
+        metavar="A,B,C",
+        help="The workers' parts of the samples of each step, such as their speeds: 3,2,1; by default all have as many.",
+    ),
+]
 Timeout = Annotated[
     float | None,
     typer.Option(

@@ -30,6 +30,7 @@ from polyrhythm.tools.cli.groups import RuntimeOptions
 from polyrhythm.tools.cli.planned_run import COMMAND, PlannedRun
 from polyrhythm.tools.cli.record import COMPARISON
 from polyrhythm.tools.cli.runtimes import runtime, settled
+from polyrhythm.tools.cli.shares import with_shares
 from polyrhythm.tools.report.series import DEVICE
 from polyrhythm.workloads.load import file_of, is_bundled, load_workload
 
@@ -85,7 +86,7 @@ class Prepared:
     def plan(self, name: str, place: str, strategy: Strategy | None, settings: Mapping[str, Any], seed: int, command: str) -> PlannedRun:
         """One run of it. Raises PolyrhythmErrors for settings that the JOB does not have."""
         assert strategy is not None
-        on = runtime(self.typed.where, seed)
+        on, strategy = runtime(self.typed.where, seed), with_shares(strategy, self.typed.where.shares, self.typed.crew)
         train = with_settings(self.train, self.typed.job, settings)
         return PlannedRun(name, place, strategy, train, on, self.typed.crew, seed, {**self.facts, COMMAND: command})
 

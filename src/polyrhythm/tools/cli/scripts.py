@@ -122,6 +122,8 @@ class PreparedScript:
 
     def plan(self, name: str, place: str, strategy: Strategy | None, settings: Mapping[str, Any], seed: int, command: str) -> PlannedScript:
         """One run of it."""
+        if self.typed.where.shares is not None:
+            raise CompositionError(f"--shares {self.typed.where.shares} is for jobs: a script takes its own batches. Leave it out.")
         on = replace(_virtual(self.typed), seed=seed)
         program = with_options(ScriptProgram(Path(self.typed.job), tuple(self.typed.arguments)), settings, seed)
         ranks = self.typed.workers if self.typed.counts else None

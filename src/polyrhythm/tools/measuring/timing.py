@@ -5,9 +5,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from statistics import median
+from statistics import fmean, median
 from typing import Any, NoReturn
 
 from polyrhythm import systems
@@ -27,7 +27,7 @@ from polyrhythm.core.training.run import attempt, run
 from polyrhythm.core.training.work import Train
 from polyrhythm.core.training.worker import Worker
 from polyrhythm.errors import CompositionError, PolyrhythmError
-from polyrhythm.hardware.devices import Device, Profile
+from polyrhythm.hardware.devices import Device, Machine, Profile
 from polyrhythm.hardware.fleet import Fleet, fleet
 from polyrhythm.shuffle import GlobalShuffle
 from polyrhythm.tools.measuring.replay import Replay, StepShape, sending_zeros
@@ -145,8 +145,22 @@ def _only_part(replica: Replica) -> Part:
 
 def charging(machines: Fleet, flops: float) -> Fleet:
     """The machines with the time of `flops` operations for every step, so that nothing is counted; measured ones stay as they are."""
-    profiles = tuple(each if each.measured else Profile(each.name, (each.step_seconds(flops, 0),)) for each in machines.machines)
-    return dataclasses.replace(machines, machines=profiles)
+    return dataclasses.replace(machines, machines=tuple(_charged(each, flops) for each in machines.machines))
+
+
+def _charged(machine: Machine, flops: float) -> Machine:
+    return machine if machine.measured else Profile(machine.name, (machine.step_seconds(flops, 0),))
+
+
+def charging_shares(machines: Fleet, flops: float, batches: Sequence[int]) -> Fleet:
+    """As `charging`, where worker w has `batches[w]` samples of each step, and `flops` are those of a step with the mean of them."""
+    places = [machines.place(worker) for worker in range(len(batches))]  # where pauses and terms look for them
+    given, terms, last = machines.machines, machines.terms, max(places) + 1
+    own = [given[place % len(given)] for place in range(last)]
+    for worker, place in enumerate(places):
+        own[place] = _charged(machines.machine(worker), flops * batches[worker] / fmean(batches))
+    every = tuple(terms[place % len(terms)] for place in range(last)) if terms else ()
+    return dataclasses.replace(machines, machines=tuple(own), terms=every, places=tuple(places))
 
 
 def simulate_timing(

@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 
 from polyrhythm.core.strategy.strategy import Strategy
-from polyrhythm.systems import find
 from polyrhythm.tools.planner.candidate import Candidate
 from polyrhythm.tools.planner.chosen_machines import EVERY, ChosenMachines
 from polyrhythm.tools.planner.forecast import Interval
@@ -120,7 +119,7 @@ class Choice(msgspec.Struct, frozen=True):
     @property
     def strategy(self) -> Strategy:
         """The strategy to give to `run`."""
-        return find(self.system, **self.options)
+        return self.candidate.strategy
 
     @property
     def extrapolated(self) -> bool:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from polyrhythm.core.strategy.strategy import Strategy
+from polyrhythm.shuffle import ByShares
 from polyrhythm.systems import find
 from polyrhythm.tools.planner.chosen_machines import EVERY, ChosenMachines
 
@@ -27,8 +28,9 @@ class Candidate:
 
     @property
     def strategy(self) -> Strategy:
-        """Composed anew. Raises CompositionError for options that cannot be."""
-        return find(self.system, **dict(self.options))
+        """Composed anew. Raises CompositionError for options that cannot be, and for batches by speed where each needs equal ones."""
+        found = find(self.system, **dict(self.options))
+        return replace(found, shuffle=ByShares(self.machines.shares)) if self.machines.shares else found
 
     @property
     def is_alone(self) -> bool:
@@ -46,7 +48,8 @@ class Candidate:
         """The arguments of a command that runs its system."""
         options = [part for key, value in self.options for part in ("--option", f"{key}={show(value)}")]
         settings = [part for key, value in self.settings for part in ("--set", f"{key}={show(value)}")]
-        return ["--workers", str(self.workers), *options, *settings]
+        shares = ["--shares", ",".join(map(str, self.machines.shares))] if self.machines.shares else []
+        return ["--workers", str(self.workers), *shares, *options, *settings]
 
     def machine_arguments(self) -> list[str]:
         """The further arguments of a command in virtual time that has its machines and no others."""

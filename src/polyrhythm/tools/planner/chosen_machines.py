@@ -1,10 +1,12 @@
-"""The machines that a candidate uses: all in turn, or some of those that are listed, by kind, by site, and in an order of their own."""
+"""The machines that a candidate uses: all in turn, or some of those that are listed, by kind, by site, in an order of their own, and with
+batches by their speed.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from polyrhythm.hardware.fleet import Fleet
 from polyrhythm.hardware.network import Network
@@ -14,15 +16,24 @@ _MOST_KINDS = 6
 _STEP = 1e9
 """Machines are ordered by the time of so many operations."""
 _GROUPED = "in order of speed"
+_SHARED = "with batches by speed"
+_UNLIKE = 1.1
+"""Speeds that differ by less are alike: equal batches suit them."""
+_WHOLE = 100
+"""Shares are whole numbers with about this sum."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChosenMachines:
-    """Worker w has the machine at `places[w]` of `of` in the description; no places stand for all, in turn. `words` say which these are."""
+    """Worker w has the machine at `places[w]` of `of` in the description; no places stand for all, in turn. `words` say which these are.
+
+    Where there are `shares`, worker w has so many parts of each step's samples, and not as many as the others.
+    """
 
     places: tuple[int, ...] = ()
     of: int = 0
     words: str = ""
+    shares: tuple[int, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.places)
@@ -36,7 +47,7 @@ def choices_of(devices: Fleet, network: Network, workers: int) -> tuple[ChosenMa
     """What may be left out of `workers` machines: each kind, the slowest kinds together, all sites but one; and all in order of speed.
 
     Machines of one kind have the same name, speed and site, and an equal line. Nothing is left out of machines that are all alike, and the
-    first choice is without the slowest.
+    first choice is without the slowest. See `shared_choices` for batches by speed.
     """
     kinds: dict[tuple[object, ...], list[int]] = {}
     for place in range(workers):
@@ -60,6 +71,28 @@ def choices_of(devices: Fleet, network: Network, workers: int) -> tuple[ChosenMa
     ]
     order = tuple(sorted(range(workers), key=lambda place: (sites[place], _seconds(devices, place), place)))
     return (*some, *([ChosenMachines(order, workers, _GROUPED)] if order != tuple(range(workers)) else []))
+
+
+def shared_choices(devices: Fleet, workers: int, some: Sequence[ChosenMachines]) -> tuple[ChosenMachines, ...]:
+    """All machines, and the first choice of `some`, with batches by speed, where their speeds differ and are known.
+
+    A worker's share is the part of all operations that its machine computes in a second, without what a step costs besides.
+    """
+    every = ChosenMachines(tuple(range(workers)), workers)
+    found = []
+    for each in (every, *(choice for choice in some[:1] if len(choice.places) < workers)):
+        speeds = [_speed(devices, place) for place in each.places]
+        if min(speeds) > 0 and max(speeds) > _UNLIKE * min(speeds):
+            shares = tuple(max(1, round(_WHOLE * speed / sum(speeds))) for speed in speeds)
+            found.append(replace(each, shares=shares, words=", ".join(filter(None, (each.words, _SHARED)))))
+    return tuple(found)
+
+
+def _speed(devices: Fleet, place: int) -> float:
+    """Operations a second there, once a step is under way; 0 where only whole steps are known."""
+    machine, slowdown = devices.machine(place), math.prod(pace.always(devices.place(place)) for pace in devices.paces)
+    seconds = (machine.step_seconds(2 * _STEP, 0) - machine.step_seconds(_STEP, 0)) * slowdown
+    return _STEP / seconds if seconds > 0 else 0.0
 
 
 def _note(

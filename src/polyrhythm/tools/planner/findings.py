@@ -12,8 +12,8 @@ from polyrhythm.core.job_files.settings import Train
 from polyrhythm.core.kernel.events import Evaluated, Reported
 from polyrhythm.core.training.run import Attempt
 from polyrhythm.tools.measuring.replay import StepShape
-from polyrhythm.tools.measuring.timing import charging
 from polyrhythm.tools.planner.candidate import ALONE, Candidate
+from polyrhythm.tools.planner.charged import charged_for
 from polyrhythm.tools.planner.curves import samples_needed
 from polyrhythm.tools.planner.lengths import Observed
 from polyrhythm.tools.planner.machine_costs import limits_memory, priced, too_much, too_small
@@ -243,8 +243,7 @@ class Findings:
 
     def charged(self, scenario: Scenario, candidate: Candidate) -> Scenario:
         """Its machines, which take for each step what the observed operations of one take."""
-        here = scenario.among(candidate)
-        return here.elsewhere(devices=charging(here.devices, self.shape(candidate).flops))
+        return charged_for(scenario, candidate, self.shape(candidate).flops, self.batch(candidate))
 
     def take_kept(self, candidate: Candidate, seed: int, steps: int, most: float) -> bool:
         """Take a known run instead of making one; true if there is one that went as far as a new one would."""

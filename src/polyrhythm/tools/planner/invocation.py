@@ -46,6 +46,9 @@ class Invocation:
         """The call in Python that runs it in virtual time; without `on` it is run for real."""
         options = "".join(f", {key}={value!r}" for key, value in candidate.options)
         strategy = f'pr.systems.find("{candidate.system}"{options})' if candidate.options else f'"{candidate.system}"'
+        if candidate.machines.shares:
+            shuffle = f"pr.shuffle.ByShares({candidate.machines.shares})"
+            strategy = f'dataclasses.replace(pr.systems.find("{candidate.system}"{options}), shuffle={shuffle})'
         seed = f", seed={self.seed}" if self.seed else ""
         return f"pr.run({self._train(candidate)}, workers={candidate.workers}, strategy={strategy}, on={self._simulator(candidate)}{seed})"
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from inspect import signature
+from itertools import islice
 from typing import Any, Protocol
 
+from polyrhythm.errors import CompositionError
 from polyrhythm.systems import SYSTEMS
 from polyrhythm.systems.declaration import also_called
 from polyrhythm.tools.measuring.machine_speed import BATCHES
 from polyrhythm.tools.planner.candidate import ALONE, Candidate, Pairs
-from polyrhythm.tools.planner.chosen_machines import EVERY, ChosenMachines, choices_of
+from polyrhythm.tools.planner.chosen_machines import EVERY, ChosenMachines, choices_of, shared_choices
 from polyrhythm.tools.planner.lengths import Length
 from polyrhythm.tools.planner.scenario import Scenario, is_positive
 
@@ -63,6 +65,8 @@ class Space:
             batch = None  # measured steps take what they took, whatever their batch
         length = scenario.length if scenario.observed.scheduled else None
         some = choices_of(scenario.devices, scenario.network, max(workers))
+        if batch is not None:  # whose samples each worker may have its share of
+            some = (*some, *shared_choices(scenario.devices, max(workers), some))
         return Space(tuple(systems), tuple(sorted(set(workers))), rate, batch, length, some)
 
     def first(self, **factors: float) -> Iterator[Candidate]:
@@ -72,6 +76,9 @@ class Space:
         yield from every
         if self.machines:  # one slow machine may hold up all others
             yield from (each.on(self.machines[0]) for each in every)
+        for some in self.machines:  # one system tells what these are worth to all that take them
+            if some.shares:
+                yield from islice((each.on(some) for each in every if takes_shares(each.on(some))), 1)
 
     @property
     def allows_alone(self) -> bool:
@@ -151,6 +158,14 @@ def options_of(system: str) -> dict[str, tuple[Any, ...]]:
         if values and _is_number(parameter.default):
             found[key] = (parameter.default, *(value for value in values if value != parameter.default))
     return found
+
+
+def takes_shares(candidate: Candidate) -> bool:
+    """True if its system can have workers take unequal parts of a step."""
+    try:
+        return candidate.strategy.shuffle.weighs
+    except CompositionError:
+        return False
 
 
 def _parameter(system: str, option: str) -> str:
