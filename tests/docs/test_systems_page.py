@@ -80,6 +80,7 @@ SENT: dict[str, tuple[Callable[[int, int, int, int], float], Callable[[int], int
     "paine": (lambda P, M, B, D: 2 * P * M / 10, None),
     "diloco": (lambda P, M, B, D: 2 * (P - 1) * M / 20, None),
     "hierarchical": (lambda P, M, B, D: 3 * (P - 1) * M, None),
+    "hierarchical-local-sgd": (lambda P, M, B, D: 2 * (P - 1) * M, None),  # of one group
     "hybrid-groups": (lambda P, M, B, D: 2 * P * M, None),
     "fifteen-pf": (lambda P, M, B, D: 2 * P * M, None),
     "yu": (lambda P, M, B, D: 3 * P * M, None),

@@ -89,6 +89,7 @@ from polyrhythm.systems.adaptive import hong_chandra as hong_chandra
 from polyrhythm.systems.adaptive import dlion as dlion
 from polyrhythm.systems.hierarchical import fifteen_pf as fifteen_pf
 from polyrhythm.systems.hierarchical import yu as yu
+from polyrhythm.systems.hierarchical import hierarchical_local_sgd as hierarchical_local_sgd
 from polyrhythm.systems.gossip import adpsgd as adpsgd
 from polyrhythm.systems.gossip import sgp as sgp
 from polyrhythm.systems.gossip import gossiping_sgd as gossiping_sgd

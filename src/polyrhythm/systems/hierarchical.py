@@ -32,18 +32,35 @@ def hierarchical(groups: str | int = "site", stripes: bool = False) -> Strategy:
     return Strategy(name="hierarchical", exchange=levels)
 
 
+@system(Family.LOCAL_STEPS, "2 (G − 1) M / τ between G groups, and 2 (P − G) M inside them", tau="period")
+def hierarchical_local_sgd(period: int = 16, groups: str | int = "site") -> Strategy:
+    """An all-reduce of gradients in each group, and averages of the groups' weights every few steps (Lin et al., ICLR 2020, section 5).
+
+    The paper's hierarchical local SGD with one step between exchanges inside a group, as suits fast lines there and slow ones between:
+    after `period` steps of all the groups average what they changed, each by its number of workers. The optimizers of a group's members
+    see the same gradients; groups' optimizers keep their own state.
+    """
+    levels = Hierarchical(
+        inner=Exchange(topology=AllReduce(Ring())),
+        outer=Exchange(consistency=LocalSteps(period), topology=AllReduce(Ring()), merge=Mean()),
+        groups=groups,
+    )
+    return Strategy(name="hierarchical-local-sgd", exchange=levels)
+
+
 @system(Family.GOSSIP, "2 G M between G groups' roots and the servers, and 3 (P − G) M inside the groups")
-def hybrid_groups(groups: int = 4, servers: int = 4) -> Strategy:
+def hybrid_groups(groups: int | str = 4, servers: int = 4) -> Strategy:
     """Lockstep in groups, asynchronous servers among them (after Kurth et al., Deep Learning at 15PF, SC 2017, section III-E).
 
     A group averages its gradients by an all-reduce; its root sends the mean to the servers, which run the workers' optimizer, of whatever
     kind, on each group's gradient as it comes, at 1 / G of its rate, and broadcasts the weights that they answer with. The `servers` have
-    shards of nearly equal bytes. `fifteen-pf` is the paper's system.
+    shards of nearly equal bytes. `groups` may be other than so many neighbours: "site", or ranks as "0,1/2,3". `fifteen-pf` is the paper's
+    system.
     """
     levels = Hierarchical(
         inner=Exchange(topology=AllReduce(Ring())),
         outer=Exchange(consistency=Asynchronous(), topology=Server(servers)),
-        groups=InGroups(groups),
+        groups=InGroups(groups) if isinstance(groups, int) else groups,
     )
     return Strategy(name="hybrid-groups", exchange=levels)
 

@@ -14,6 +14,8 @@ from polyrhythm.systems import find
 from polyrhythm.tools.planner.chosen_machines import EVERY, ChosenMachines
 
 Pairs = tuple[tuple[str, Any], ...]
+GROUPS = "groups"
+"""The option by which systems that exchange in levels take their groups."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +63,18 @@ class Candidate:
         return self if self.machines else replace(self, workers=workers)
 
     def on(self, machines: ChosenMachines) -> Candidate:
-        """The candidate on these machines, with a worker on each."""
-        return replace(self, workers=len(machines.places), machines=machines)
+        """The candidate on these machines, with a worker on each, and in their groups."""
+        options = (*self._ungrouped, *([(GROUPS, machines.groups)] if machines.groups else []))
+        return replace(self, workers=len(machines.places), options=options, machines=machines)
+
+    def on_every(self, workers: int) -> Candidate:
+        """The candidate with so many workers, on the machines in turn."""
+        return replace(self, workers=workers, options=self._ungrouped, machines=EVERY)
+
+    @property
+    def _ungrouped(self) -> Pairs:
+        """The options without groups that were made of its machines."""
+        return tuple(pair for pair in self.options if not self.machines.groups or pair[0] != GROUPS)
 
     def with_settings(self, base: Mapping[str, Any]) -> Candidate:
         """The candidate with `base` settings of the JOB as well; its own settings take precedence."""

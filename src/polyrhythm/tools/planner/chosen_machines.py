@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from polyrhythm.hardware.fleet import Fleet
 from polyrhythm.hardware.network import Network
@@ -27,13 +28,15 @@ _WHOLE = 100
 class ChosenMachines:
     """Worker w has the machine at `places[w]` of `of` in the description; no places stand for all, in turn. `words` say which these are.
 
-    Where there are `shares`, worker w has so many parts of each step's samples, and not as many as the others.
+    Where there are `shares`, worker w has so many parts of each step's samples, and not as many as the others. `groups` of workers, as
+    "0,1/2", are for systems that exchange inside groups and between them.
     """
 
     places: tuple[int, ...] = ()
     of: int = 0
     words: str = ""
     shares: tuple[int, ...] = ()
+    groups: str = ""
 
     def __bool__(self) -> bool:
         return bool(self.places)
@@ -86,6 +89,25 @@ def shared_choices(devices: Fleet, workers: int, some: Sequence[ChosenMachines])
             shares = tuple(max(1, round(_WHOLE * speed / sum(speeds))) for speed in speeds)
             found.append(replace(each, shares=shares, words=", ".join(filter(None, (each.words, _SHARED)))))
     return tuple(found)
+
+
+def grouped_choices(devices: Fleet, network: Network, workers: int) -> tuple[ChosenMachines, ...]:
+    """All machines in two groups, the fast and the slow, where their speeds differ: divided where they differ most.
+
+    Nothing for those whose groups are the sites, by which such systems divide workers anyway.
+    """
+    order = sorted(range(workers), key=lambda place: (_seconds(devices, place), place))
+    steps = [_seconds(devices, later) / _seconds(devices, before) for before, later in pairwise(order)]
+    if not steps or max(steps) <= _UNLIKE:
+        return ()
+    cut = steps.index(max(steps)) + 1
+    groups = [sorted(order[:cut]), sorted(order[cut:])]
+    sites = [{network.site_of(place, workers) for place in group} for group in groups]
+    if all(len(each) == 1 for each in sites) and sites[0] != sites[1]:
+        return ()
+    names = [" and ".join(dict.fromkeys(devices.machine(place).name for place in group)) for group in groups]
+    text = "/".join(",".join(map(str, group)) for group in groups)
+    return (ChosenMachines(tuple(range(workers)), workers, f"in two groups, {names[0]} | {names[1]}", groups=text),)
 
 
 def _speed(devices: Fleet, place: int) -> float:

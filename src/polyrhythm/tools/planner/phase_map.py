@@ -17,7 +17,6 @@ from polyrhythm.tools.measuring.replay import StepShape
 from polyrhythm.tools.measuring.timing import time_shape
 from polyrhythm.tools.planner.answer import Cell, PhaseMap
 from polyrhythm.tools.planner.candidate import Candidate, first_of_each
-from polyrhythm.tools.planner.chosen_machines import EVERY
 from polyrhythm.tools.planner.circumstances import Circumstance, links
 from polyrhythm.tools.planner.findings import Findings
 from polyrhythm.tools.planner.scenario import Scenario
@@ -86,13 +85,7 @@ class PhaseMaps:
             return []
         counts = self._counts()
         own = [(each, "bandwidth", 1.0) for each in chosen]
-        wide = [
-            (replace(each, workers=count, machines=EVERY), axis, factor)
-            for axis in AXES
-            for factor in FACTORS
-            for count in counts
-            for each in chosen
-        ]
+        wide = [(each.on_every(count), axis, factor) for axis in AXES for factor in FACTORS for count in counts for each in chosen]
         self._time(list(dict.fromkeys([*own, *(_same(place) for place in wide)])))
         return [made for axis in AXES if (made := self._map(axis, chosen, counts)).cells]
 
@@ -129,11 +122,7 @@ class PhaseMaps:
 
     def _needed(self, candidate: Candidate, workers: int) -> float:
         """Samples to the target with so many workers, or with the nearest number that was run."""
-        alike = [
-            each
-            for each in self.found.trainings
-            if replace(each, workers=0, machines=EVERY) == replace(candidate, workers=0, machines=EVERY)
-        ]
+        alike = [each for each in self.found.trainings if each.on_every(0) == candidate.on_every(0)]
         known = [each for each in alike if self.found.cost_of(each) < math.inf]
         nearest = min(known, key=lambda each: abs(math.log(each.workers / workers)))
         runs = self.found.trainings[nearest].values()

@@ -12,8 +12,8 @@ from polyrhythm.errors import CompositionError
 from polyrhythm.systems import SYSTEMS
 from polyrhythm.systems.declaration import also_called
 from polyrhythm.tools.measuring.machine_speed import BATCHES
-from polyrhythm.tools.planner.candidate import ALONE, Candidate, Pairs
-from polyrhythm.tools.planner.chosen_machines import EVERY, ChosenMachines, choices_of, shared_choices
+from polyrhythm.tools.planner.candidate import ALONE, GROUPS, Candidate, Pairs
+from polyrhythm.tools.planner.chosen_machines import EVERY, ChosenMachines, choices_of, grouped_choices, shared_choices
 from polyrhythm.tools.planner.lengths import Length
 from polyrhythm.tools.planner.scenario import Scenario, is_positive
 
@@ -67,6 +67,8 @@ class Space:
         some = choices_of(scenario.devices, scenario.network, max(workers))
         if batch is not None:  # whose samples each worker may have its share of
             some = (*some, *shared_choices(scenario.devices, max(workers), some))
+        if any(takes_groups(system) for system in systems):
+            some = (*some, *grouped_choices(scenario.devices, scenario.network, max(workers)))
         return Space(tuple(systems), tuple(sorted(set(workers))), rate, batch, length, some)
 
     def first(self, **factors: float) -> Iterator[Candidate]:
@@ -74,9 +76,12 @@ class Space:
         middle = self.together[(len(self.together) - 1) // 2]
         every = [self.changed(Candidate(system, middle), **factors) for system in self.systems if system != ALONE.system]
         yield from every
-        if self.machines:  # one slow machine may hold up all others
-            yield from (each.on(self.machines[0]) for each in every)
+        fewer = [some for some in self.machines if not some.shares and not some.groups]
+        if fewer:  # one slow machine may hold up all others
+            yield from (each.on(fewer[0]) for each in every)
         for some in self.machines:  # one system tells what these are worth to all that take them
+            if some.groups:
+                yield from (each.on(some) for each in every if takes_groups(each.system))
             if some.shares:
                 yield from islice((each.on(some) for each in every if takes_shares(each.on(some))), 1)
 
@@ -104,12 +109,8 @@ class Space:
     def neighbours(self, candidate: Candidate) -> Iterator[Candidate]:
         """The candidate with one thing changed: the other numbers of workers, and half and twice its learning rate and its length."""
         if candidate.workers > 1:
-            yield from (
-                replace(candidate, workers=count, machines=EVERY)
-                for count in reversed(self.together)
-                if count != candidate.workers or candidate.machines
-            )
-            yield from (candidate.on(some) for some in self.machines if some != candidate.machines)
+            yield from (candidate.on_every(count) for count in reversed(self.together) if count != candidate.workers or candidate.machines)
+            yield from (candidate.on(some) for some in self.machines if some != candidate.machines and suits(some, candidate.system))
         known = self.parameters(candidate)
         for name, (_, _, factors) in self.varied.items():
             for factor in (2.0, 0.5):
@@ -146,8 +147,8 @@ class Space:
         factors = {name: draw.suggest_categorical(name, choices) for name, (_, _, choices) in self.varied.items()}
         chosen = {key: draw.suggest_categorical(_parameter(system, key), choices) for key, choices in options_of(system).items()}
         options: Pairs = tuple((key, value) for key, value in chosen.items() if value != options_of(system)[key][0])
-        drawn = Candidate(system, len(some.places) if some else workers, options, machines=some)
-        return self.changed(drawn, **factors)
+        drawn = Candidate(system, len(some.places) if some else workers, options)
+        return self.changed(drawn.on(some) if suits(some, system) else drawn, **factors)
 
 
 def options_of(system: str) -> dict[str, tuple[Any, ...]]:
@@ -158,6 +159,17 @@ def options_of(system: str) -> dict[str, tuple[Any, ...]]:
         if values and _is_number(parameter.default):
             found[key] = (parameter.default, *(value for value in values if value != parameter.default))
     return found
+
+
+def suits(some: ChosenMachines, system: str) -> bool:
+    """True if the system has something to do with all that the choice says of machines, and that says something."""
+    return bool(some) and (not some.groups or takes_groups(system))
+
+
+def takes_groups(system: str) -> bool:
+    """True if the system's workers may be in any groups."""
+    option = signature(SYSTEMS[system]).parameters.get(GROUPS)
+    return option is not None and "str" in str(option.annotation)
 
 
 def takes_shares(candidate: Candidate) -> bool:

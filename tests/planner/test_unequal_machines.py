@@ -12,14 +12,16 @@ from polyrhythm.hardware.devices import Device
 from polyrhythm.hardware.fleet import Fleet, Straggler
 from polyrhythm.hardware.machine_terms import MachineTerms
 from polyrhythm.hardware.machines import Profile
+from polyrhythm.hardware.network import Network
+from polyrhythm.hardware.site import Site
 from polyrhythm.shuffle import ByShares
 from polyrhythm.tools.measuring.timing import charging_shares
 from polyrhythm.tools.planner.candidate import Candidate
 from polyrhythm.tools.planner.charged import charged_for
-from polyrhythm.tools.planner.chosen_machines import ChosenMachines, choices_of, shared_choices
+from polyrhythm.tools.planner.chosen_machines import ChosenMachines, choices_of, grouped_choices, shared_choices
 from polyrhythm.tools.planner.invocation import Invocation
 from polyrhythm.tools.planner.obstacles import obstacle_of
-from polyrhythm.tools.planner.space import Space, takes_shares
+from polyrhythm.tools.planner.space import Space, takes_groups, takes_shares
 
 from .jobs import NETWORK, SLOW, findings, least_squares, planner, search
 
@@ -114,3 +116,44 @@ def test_a_plan_for_unequal_machines_has_batches_by_speed_where_they_pay() -> No
     assert plan.best.machines.shares == (50, 25, 25)
     assert plan.best.strategy.shuffle == ByShares((50, 25, 25))
     assert "with batches by speed" in str(pr.plan_text(plan))
+
+
+GROUPED = ChosenMachines((0, 1, 2), 3, "in two groups, slow | half", groups="0/1,2")
+
+
+def test_two_groups_are_divided_where_speeds_differ_most() -> None:
+    assert grouped_choices(MIXED, NETWORK, 3) == (GROUPED,)
+    four = Fleet((Device("c", 1e9), Device("a", 9e9), Device("d", 1.1e9), Device("b", 8e9)))
+    assert [each.groups for each in grouped_choices(four, NETWORK, 4)] == ["1,3/0,2"]
+    assert grouped_choices(Fleet((SLOW,)), NETWORK, 4) == ()
+
+
+def test_groups_that_are_the_sites_are_tried_anyway() -> None:
+    two = Network.joined("two", [Site("lab", 1e6, 1e6), Site("attic", 1e6, 1e6)], {("lab", "attic"): 0.01, ("attic", "lab"): 0.01}, {})
+    assert grouped_choices(Fleet((SLOW, HALF)), two, 2) == ()
+
+
+def test_only_systems_in_levels_have_groups_and_lose_them_elsewhere() -> None:
+    assert [takes_groups(each) for each in ("hierarchical", "hierarchical-local-sgd", "hybrid-groups", "easgd", "rudra")] == [
+        *(True, True, True),
+        *(False, False),
+    ]
+    candidate = Candidate("hierarchical-local-sgd", 3).on(GROUPED)
+    assert candidate.options == (("groups", "0/1,2"),)
+    assert candidate.name.startswith("hierarchical-local-sgd × 3 in two groups, slow | half")
+    assert "--option groups=0/1,2" in Invocation("train.py").command(candidate)
+    assert candidate.on_every(2) == Candidate("hierarchical-local-sgd", 2)
+    assert candidate.on(SHARED).options == ()
+    found = findings(systems=("easgd", "hierarchical"), workers=(3,))
+    space = Space.of(found.scenario.elsewhere(devices=MIXED), ("easgd", "hierarchical"), (3,))
+    assert [each.system for each in space.first() if each.machines.groups] == ["hierarchical"]
+    assert all(not each.machines.groups for each in space.neighbours(Candidate("easgd", 3)))
+
+
+def test_two_groups_train_as_their_command_says() -> None:
+    found = findings(systems=("hierarchical-local-sgd",), workers=(3,))
+    found.scenario = found.scenario.elsewhere(devices=MIXED)
+    search(found).make([(Candidate("hierarchical-local-sgd", 3).on(GROUPED), 0, 40, math.inf)], 1.0)
+    training = found.training(Candidate("hierarchical-local-sgd", 3).on(GROUPED))
+    assert training is not None
+    assert training.curve[-1].value < training.curve[0].value
