@@ -18,6 +18,7 @@ from polyrhythm.hardware.machines import Device as Device
 from polyrhythm.hardware.machines import Machine as Machine
 from polyrhythm.hardware.machines import Profile as Profile
 from polyrhythm.hardware.paces import Pace, Paces
+from polyrhythm.hardware.price_hours import PriceHours
 from polyrhythm.hardware.segments import SPEED, Segment, Segments
 
 FILE = "device.json"
@@ -48,6 +49,7 @@ class DeviceFile(msgspec.Struct, forbid_unknown_fields=True):
     interruptions: float | None = None
     notice: str | float | None = None
     hours: tuple[Hours, ...] | None = None
+    prices: tuple[PriceHours, ...] | None = None
 
     @property
     def given(self) -> int:
@@ -64,6 +66,7 @@ class DeviceFile(msgspec.Struct, forbid_unknown_fields=True):
             like.interruptions if self.interruptions is None else self.interruptions,
             like.notice if self.notice is None else units.duration(self.notice),
             like.hours if self.hours is None else self.hours,
+            like.prices if self.prices is None else self.prices,
         )
 
 
@@ -132,7 +135,7 @@ def _read(path: Path) -> DeviceFile:
     except msgspec.MsgspecError as problem:
         raise CompositionError(
             f"The device file {str(path)!r} cannot be used: {problem}. It has name, and one of flops (with overhead), seconds_per_step, "
-            "like and machines; paces, server, and memory, watts, worker_hour, interruptions, notice and hours may be given too."
+            "like and machines; paces, server, and memory, watts, worker_hour, interruptions, notice, hours and prices may be given too."
         ) from problem
     if written.given != 1:
         raise CompositionError(

@@ -96,6 +96,12 @@ Proxies = Annotated[
 ]
 
 
+Start = Annotated[
+    str,
+    typer.Option("--start", metavar="DURATION", help="The time of the day at which training begins, for prices that change: 20h."),
+]
+
+
 @dataclass(frozen=True, slots=True)
 class SearchOptions:
     """The machines, the objective and the limits of a search."""
@@ -106,6 +112,7 @@ class SearchOptions:
     budget: Budget = "100s"
     objective: Least = "time"
     worker_hour: Hour = 0.0
+    start: Start = "0 h"
     gigabyte: Traffic = 0.0
     watts: Watts = None
     memory: Bound = None
@@ -134,7 +141,7 @@ class SearchOptions:
             devices=self.device or HERE,
             workers=workers_of(self.workers),
             objective=self.objective,
-            prices=Prices(self.worker_hour, self.gigabyte, self.watts),
+            prices=Prices(self.worker_hour, self.gigabyte, self.watts, start=duration(self.start)),
             budget=duration(self.budget),
             interruptions=self.interruptions,
             memory=None if self.memory is None else size(self.memory),

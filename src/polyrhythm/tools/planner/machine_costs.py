@@ -33,7 +33,8 @@ def priced(objective: Objective, devices: Fleet, workers: int, lines: Mapping[st
     hours = [prices.worker_hour if each.worker_hour is None else each.worker_hour for each in terms]
     watts = [prices.power(each.watts) for each in terms]
     gigabyte = prices.gigabyte + sum(line.nbytes * line.gigabyte for line in lines.values())
-    return replace(objective, prices=replace(prices, worker_hour=fmean(hours), watts=fmean(watts), gigabyte=gigabyte))
+    changing = tuple((price, (price.worker_hour - own) / workers) for own, each in zip(hours, terms, strict=True) for price in each.prices)
+    return replace(objective, prices=replace(prices, worker_hour=fmean(hours), watts=fmean(watts), gigabyte=gigabyte, changing=changing))
 
 
 def too_small(devices: Fleet, workers: int, needed: float, most: float) -> str:

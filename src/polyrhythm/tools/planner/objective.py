@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from polyrhythm.core.settings import checked
 from polyrhythm.errors import CompositionError, unknown
+from polyrhythm.hardware.price_hours import PriceHours
 
 _HOUR = 3600.0
 _GIGABYTE = 1e9
@@ -20,16 +22,29 @@ _WATTS = 100.0
 class Prices:
     """The prices of machines: `worker_hour` of one worker and `gigabyte` of traffic, in one currency; `watts` is the power of a worker.
 
-    Without `watts` each machine has those that it says it has, or 100.
+    Without `watts` each machine has those that it says it has, or 100. `changing` are hours of the day in which a worker hour costs so much
+    more, or less, than that, and `start` the time of the day at which a run begins, in seconds.
     """
 
     worker_hour: float = 0.0
     gigabyte: float = 0.0
     watts: float | None = None
+    changing: tuple[tuple[PriceHours, float], ...] = ()
+    start: float = 0.0
 
     def __post_init__(self) -> None:
         if min(self.worker_hour, self.gigabyte, self.watts or 0.0) < 0:
             raise CompositionError(f"{self!r} cannot be: prices and watts are 0 or more.")
+
+    @property
+    def given(self) -> bool:
+        """True if anything has a price."""
+        return bool(self.worker_hour or self.gigabyte or self.changing)
+
+    def worker(self, seconds: float) -> float:
+        """The price of a worker for so many seconds from the start."""
+        more = sum(extra * hours.covered(self.start, self.start + seconds) for hours, extra in self.changing) if seconds < math.inf else 0.0
+        return (seconds * self.worker_hour + more) / _HOUR
 
     def power(self, own: float | None = None) -> float:
         """The watts of a worker whose machine has its `own`."""
@@ -46,7 +61,7 @@ class Spent:
 
     def money(self, prices: Prices) -> float:
         """The cost in the currency of `prices`."""
-        return self.workers * self.seconds / _HOUR * prices.worker_hour + self.nbytes / _GIGABYTE * prices.gigabyte
+        return self.workers * prices.worker(self.seconds) + self.nbytes / _GIGABYTE * prices.gigabyte
 
     def energy(self, prices: Prices) -> float:
         """The energy in joules, at the prices' watts."""
@@ -77,7 +92,7 @@ class Objective:
     def __post_init__(self) -> None:
         if self.name not in OBJECTIVES:
             raise unknown("objective", self.name, OBJECTIVES)
-        if self.name == "money" and not self.priced and not (self.prices.worker_hour or self.prices.gigabyte):
+        if self.name == "money" and not self.priced and not self.prices.given:
             raise CompositionError("The objective is money, and nothing has a price: give --worker-hour or --gigabyte.")
 
     def cost(self, spent: Spent) -> float:

@@ -115,7 +115,7 @@ class PlanRequest:
         """True if a machine or a line has a price of its own."""
         terms = () if self.devices == HERE else fleet(self.devices).terms
         meters = [site.meter for site in self._network.sites if site.meter is not None]
-        return any(each.worker_hour for each in terms) or any(each.gigabyte for each in meters)
+        return any(each.worker_hour or each.prices for each in terms) or any(each.gigabyte for each in meters)
 
     @property
     def _network(self) -> Network:

@@ -25,6 +25,7 @@ from polyrhythm.tools.planner.phase_map import PhaseMaps
 from polyrhythm.tools.planner.predictions import Predictions
 from polyrhythm.tools.planner.rehearsal import Rehearsal, within
 from polyrhythm.tools.planner.search import Search
+from polyrhythm.tools.planner.start_hour import start_remarks
 from polyrhythm.tools.pools.pools import Done, Pool
 
 _SHOWN = 10
@@ -162,7 +163,7 @@ class Planner:
             self._compared(scatter),
             "" if choices else self._nearest(),
             sorted({seed for each in leading for seed in found.trainings[each]}) or [scenario.seed],
-            [*self.acquaintance.remarks, *(scenario.computed if choices else [])],
+            [*self.acquaintance.remarks, *(scenario.computed if choices else []), *start_remarks(found, choices)],
             self.obstacle,
             self._interrupted,
         )
@@ -259,7 +260,7 @@ class Planner:
             median(qualities) if qualities else None,
             None,
             self.found.memory(candidate),
-            spent.money(prices) if prices.worker_hour or prices.gigabyte else None,
+            spent.money(prices) if prices.given else None,
             spent.energy(prices),
             self.invocation.command(whole),
             self.invocation.code(whole),
