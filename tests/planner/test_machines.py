@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 import polyrhythm as pr
@@ -18,12 +19,14 @@ from polyrhythm.hardware.meters import HostLines, LineUse
 from polyrhythm.hardware.network import Network
 from polyrhythm.hardware.placement import GivenSites
 from polyrhythm.hardware.site import Site
+from polyrhythm.tools.planner.answer import Refusal
 from polyrhythm.tools.planner.candidate import Candidate
 from polyrhythm.tools.planner.chosen_machines import EVERY, ChosenMachines, choices_of
 from polyrhythm.tools.planner.data_site import FetchedBefore, FetchedMeanwhile, fetching_seconds
 from polyrhythm.tools.planner.machine_costs import interruptions_of, priced, too_much, too_small
 from polyrhythm.tools.planner.objective import Objective, Prices, Spent
 from polyrhythm.tools.planner.space import Space
+from polyrhythm.tools.planner.words import ruled_out
 
 from .jobs import NETWORK, SLOW, findings, least_squares, planner, search
 
@@ -98,6 +101,12 @@ def test_a_machine_that_is_too_small_is_named_with_the_figures() -> None:
     assert too_small(devices, 1, 6e8, math.inf) == ""
     assert too_small(devices, 4, 6e8, math.inf) == "a worker needs 600 MB, and old laptop (worker 1) has 500 MB, as have 1 more"
     assert too_small(devices, 2, 6e8, 1e8).endswith("more than the 100 MB of --memory")
+    for given, shown in (
+        (too_small(devices, 2, 6e8, math.inf), "old laptop (worker 1) has"),
+        (too_small(devices, 2, 6e8, 1e8), "--memory"),
+    ):
+        refused = msgspec.structs.replace(planner(findings(workers=(2,))).answer(""), refused=[Refusal("allreduce × 2", given)])
+        assert ruled_out(refused) == [f"allreduce: a worker would need more memory than {shown}"]
     found = findings(workers=(2,))
     found.scenario = found.scenario.elsewhere(devices=replace(devices, terms=(MachineTerms(), MachineTerms(memory=10.0))))
     search(found).make([(Candidate("allreduce", 2), 0, 3, math.inf)], 1.0)

@@ -272,7 +272,10 @@ def _kind(reason: str) -> str:
         return tail
     if head.startswith("others lead"):
         return "others led early on, as their papers have them"
-    return "a worker would need more memory than --memory" if head.startswith("a worker needs") else reason
+    if head.startswith("a worker needs"):
+        machine = head.partition(", and ")[2].rpartition(" has ")[0]
+        return f"a worker would need more memory than {f'{machine} has' if machine else '--memory'}"
+    return reason
 
 
 def _counted(names: Sequence[str]) -> str:
