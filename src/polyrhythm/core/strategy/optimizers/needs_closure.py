@@ -7,6 +7,7 @@ import inspect
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -43,10 +44,16 @@ def closure_use(optimizer: torch.optim.Optimizer) -> ClosureUse:
 
 def step_parameters(optimizer: torch.optim.Optimizer) -> list[inspect.Parameter]:
     """The parameters of its class's step(), without the optimizer itself; none where they are not known."""
+    return list(_parameters_of(type(optimizer).step))
+
+
+@lru_cache(maxsize=64)
+def _parameters_of(step: Callable[..., Any]) -> tuple[inspect.Parameter, ...]:
+    """Those of a class's step(), which thousands of virtual workers ask for."""
     try:
-        return list(inspect.signature(type(optimizer).step).parameters.values())[1:]
+        return tuple(inspect.signature(step).parameters.values())[1:]
     except (TypeError, ValueError):
-        return []
+        return ()
 
 
 _MANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
