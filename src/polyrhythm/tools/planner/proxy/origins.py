@@ -85,7 +85,9 @@ class Origins:
                 DERIVED,
                 f"rate × N^(-{tuning.law.kappa:.2f}), fitted to those; an exponent of {USUAL:g} counts as one more observation",
             ),
-            FigureOrigin("rates of methods over that of one machine alone", MEASURED, "tuned at the smallest size"),
+            FigureOrigin(
+                "rates of methods over that of one machine alone", MEASURED, "tuned at one size, the largest at which the base was"
+            ),
             FigureOrigin("the same at the true size", ASSUMED, "they do not change with the size"),
         ]
 

@@ -15,7 +15,7 @@ from polyrhythm.tools.planner.proxy.family import size_name
 from polyrhythm.tools.planner.proxy.sizes import CountedFamily, SizedModel
 from polyrhythm.tools.planner.proxy.trials import Trials, WantedTrial
 from polyrhythm.tools.planner.proxy.true_timing import TrueTiming, true_timing
-from polyrhythm.tools.planner.proxy.tuning import RateTuning
+from polyrhythm.tools.planner.proxy.tuning import TUNED_SIZES, RateTuning
 from polyrhythm.tools.planner.scenario import Scenario, is_positive
 from polyrhythm.tools.planner.space import RATES
 from polyrhythm.tools.pools.pools import Done, Pool
@@ -76,8 +76,8 @@ class ProxyPlanner:
             if not self._give_way():
                 return
         start = min(self.tuning.tried.get(self.sizes[0].parameters, {}).values(), default=first)
-        together = [each for each in self.all_methods if not each.is_alone]
-        self.tuning.tune_methods(together, self.sizes[0], start, _METHODS_TUNED_BY)
+        together, middle = [each for each in self.all_methods if not each.is_alone], min(TUNED_SIZES, len(self.sizes)) - 1
+        self.tuning.tune_methods(together, self.sizes[middle], self._base_at(middle, start), _METHODS_TUNED_BY)
         for seed in self.all_seeds:
             for place in range(len(self.sizes)):
                 self._train(place, seed, start)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from polyrhythm.tools.planner.candidate import ALONE, Candidate
@@ -17,6 +17,8 @@ _WIDE = (1.0, 2.0, 0.5, 4.0, 0.25)
 _FURTHER = 2
 """So often the best rate of the first size may be at an end of those that were tried, and the next one is tried too."""
 TUNED_SIZES = 3
+_FAR = 4.0
+"""Methods are followed as far as so many times the samples of the base, where they are tuned."""
 _WORSE = 2.0
 """Rates that need so many times the samples of the best are not followed further."""
 
@@ -72,19 +74,30 @@ class RateTuning:
         return eased
 
     def tune_methods(self, methods: Sequence[Candidate], size: SizedModel, samples: float, by: float) -> None:
-        """Tune the factor of each method on the base's rate, at one size at which the base takes so many samples."""
+        """Tune the factor of each method on the base's rate, at one size at which the base takes so many samples.
+
+        Methods whose best factor is the least or the greatest that was tried get the next one too: one that trains below its best rate at a
+        small size catches up at a large one, and no law of its samples would show that.
+        """
         if self.law is None:
             return
-        trials, law = self.trials, self.law
-        rate = law.at(size.parameters)
-        runs = {method: {factor: self._with(method, size, rate * factor) for factor in FACTORS} for method in methods}
-        trials.make(
-            [WantedTrial(runs[method][factor], size.parameters, self.seed, samples) for factor in FACTORS for method in methods],
-            by,
-            4 * samples,
-        )
-        for method, found in runs.items():
-            self.factors[method] = best_factor({factor: trials.samples(each, self.seed) for factor, each in found.items()})
+        found: dict[Candidate, dict[float, float]] = {method: {} for method in methods}
+        wanted = {method: list(FACTORS) for method in methods}
+        for _ in range(1 + _FURTHER):
+            self._try_factors(found, wanted, size, samples, by)
+            wanted = {method: _next_to_best(found[method]) for method in methods}
+        self.factors = {method: best_factor(tried) for method, tried in found.items()}
+
+    def _try_factors(
+        self, found: dict[Candidate, dict[float, float]], wanted: dict[Candidate, list[float]], size: SizedModel, samples: float, by: float
+    ) -> None:
+        assert self.law is not None
+        rate = self.law.at(size.parameters)
+        runs = {(method, factor): self._with(method, size, rate * factor) for method, factors in wanted.items() for factor in factors}
+        self.trials.make([WantedTrial(each, size.parameters, self.seed, samples) for each in runs.values()], by, _FAR * samples)
+        for (method, factor), each in runs.items():
+            if (each, self.seed) in self.trials.done:
+                found[method][factor] = self.trials.samples(each, self.seed)
 
     def _with(self, method: Candidate, size: SizedModel, rate: float | None) -> Candidate:
         own = {} if self.name is None or not rate else {self.name: float(f"{rate:.3g}")}
@@ -104,7 +117,12 @@ class RateTuning:
 
     def _beyond(self, size: SizedModel) -> list[float]:
         """The rate beyond the best one, where that is the least or the greatest that was tried."""
-        found, best = self.tried[size.parameters], self._best(size)
-        if found[best] == math.inf or self.name is None:
-            return []
-        return [best * 2] if best == max(found) else [best / 2] if best == min(found) else []
+        return _next_to_best(self.tried[size.parameters]) if self.name is not None else []
+
+
+def _next_to_best(tried: Mapping[float, float]) -> list[float]:
+    """Twice or half the value with the fewest samples, where that is the greatest or the least that was tried."""
+    best = min(tried, key=tried.__getitem__, default=None)
+    if best is None or tried[best] == math.inf:
+        return []
+    return [best * 2] if best == max(tried) else [best / 2] if best == min(tried) else []
