@@ -30,6 +30,23 @@ def stale(first: int, second: int) -> bool:
     return first % 3 > 0
 
 
+def test_the_collector_of_cycles_sees_each_work_once_while_stale_timers_are_thrown_out() -> None:
+    queue, twice = BEST.queue(None), []
+
+    def looked_at(first: int, second: int) -> bool:
+        works = [id(each) for each in gc.get_referents(queue) if type(each) is tuple]
+        twice.append(len(works) - len(set(works)))
+        return stale(first, second)
+
+    timer = twice.append
+    queue.timers(timer, looked_at)
+    works = [(timer, number, 0) for number in range(1024)]
+    for number, work in enumerate(works):
+        queue.at(1.0 + number, work)
+    assert len(queue) == 342
+    assert set(twice) == {0}
+
+
 class Driver:
     """Schedules work at random, which schedules more, and notes what comes when."""
 

@@ -209,17 +209,21 @@ static int is_stale(Queue *self, PyObject *work) {
     return stale;
 }
 
-static int queue_compact(Queue *self) {
-    Py_ssize_t size = self->size, kept = 0;
-    int failed = 0;
-    for (Py_ssize_t k = 0; k < size; k++) {
-        int stale = failed ? 0 : is_stale(self, self->heap[k].work);
-        failed = failed || stale < 0;
-        if (stale == 1) Py_DECREF(self->heap[k].work); else self->heap[kept++] = self->heap[k];
-    }
+static int queue_compact(Queue *self) {      /* the heap is whole whenever Python may run, or collect cycles */
+    Py_ssize_t count = 0, kept = 0;
+    PyObject **gone = malloc((size_t)self->size * sizeof *gone);
+    if (gone == NULL) { PyErr_NoMemory(); return -1; }
+    int stale = 0;
+    for (Py_ssize_t k = 0; k < self->size && stale >= 0; k++)
+        if ((stale = is_stale(self, self->heap[k].work)) == 1) gone[count++] = self->heap[k].work;
+    Py_ssize_t left = count, next = 0;
+    for (Py_ssize_t k = 0; k < self->size; k++)
+        if (next < left && self->heap[k].work == gone[next]) next++; else self->heap[kept++] = self->heap[k];
     self->size = kept;
     for (Py_ssize_t k = kept / 2; k-- > 0;) queue_sink(self, k);
-    return failed ? -1 : 0;
+    while (count) Py_DECREF(gone[--count]);
+    free(gone);
+    return stale < 0 ? -1 : 0;
 }
 
 static int queue_at(Queue *self, double time, PyObject *work) {

@@ -571,13 +571,17 @@ static int solve_groups(Traffic *self, double now) {
     return failed ? -1 : 0;
 }
 
-static void tidy(Traffic *self) {
-    Py_ssize_t kept = 0;
-    for (Py_ssize_t k = 0; k < self->size; k++)
-        if (outdated(&self->ends[k])) drop(&self->ends[k]); else self->ends[kept++] = self->ends[k];
+static void tidy(Traffic *self) {      /* the heap is whole before anything is let go: that may run Python, and collect cycles */
+    Py_ssize_t kept = 0, all = self->size;
+    for (Py_ssize_t k = 0; k < all; k++) {
+        if (outdated(&self->ends[k])) continue;
+        End current = self->ends[k];
+        self->ends[k] = self->ends[kept], self->ends[kept++] = current;
+    }
     self->size = kept;
     for (Py_ssize_t k = kept / 2; k-- > 0;) sink(self, k);
     self->tidy_at = TIDY + 2 * kept;
+    for (Py_ssize_t k = kept; k < all; k++) drop(&self->ends[k]);
 }
 
 static int solve(Traffic *self, double now) {
