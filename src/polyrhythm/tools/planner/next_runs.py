@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from polyrhythm.tools.planner.beliefs import Belief, Beliefs
 from polyrhythm.tools.planner.candidate import Candidate, Pairs
@@ -26,7 +26,7 @@ _FEW_STEPS = 4
 _WARM_UP = 24
 """The first run of a system has so many steps: more where codecs may warm up."""
 _START = 0.05
-"""The seconds by the clock that every run takes to begin and to end."""
+"""The seconds by the clock that every run takes to begin and to end, at the least."""
 _FURTHER = 1.5
 """A run has at least so many times the samples of the one before."""
 _BEGINS = 1 / 256
@@ -64,6 +64,7 @@ class NextRuns:
     skipped: dict[Candidate, str] = field(default_factory=dict)
     _possible: dict[Candidate, bool] = field(default_factory=dict)
     _paces: dict[str, float] = field(default_factory=dict)
+    _start: float = _START
     _least: dict[tuple[str, Pairs, int], tuple[int, float]] = field(default_factory=dict)
 
     @property
@@ -132,14 +133,19 @@ class NextRuns:
         """The knowledge gradient (Frazier, Powell and Dayanik, 2008) of a run from which so much of the deviation is learned."""
         z = apart / max(learned, _INSTANT)
         gain = learned * (math.exp(-z * z / 2) / math.sqrt(2 * math.pi) - z * math.erfc(z / math.sqrt(2)) / 2)
-        steps = self.found.steps(candidate, samples) * candidate.workers
-        seconds = _START + steps * self._pace(candidate)
+        taken = self.found.steps(candidate, samples) * candidate.workers * self._pace(candidate)
+        seconds = self._start + taken
         return NextRun(candidate, seed, samples, max(gain, 0.0), seconds)
 
     def _pace(self, candidate: Candidate) -> float:
-        """The seconds by the clock of one step of one worker."""
+        """The seconds by the clock of one step of one worker, after the start of a run: as of its system, or else of all."""
         if candidate.system not in self._paces:
-            self._paces[candidate.system] = self.found.real_seconds(replace(candidate, workers=1), 1)
+            known = [(each, run) for each, runs in self.found.trainings.items() for run in runs.values() if run.real]
+            self._start = max(_START, min((run.real for _, run in known), default=0.0))
+            own = [(each, run) for each, run in known if each.system == candidate.system] or known
+            steps = sum(run.samples / self.found.batch(each) for each, run in own)
+            whole = sum(max(run.real - self._start, 0.0) for _, run in own)
+            self._paces[candidate.system] = whole / steps if steps else 0.0
         return self._paces[candidate.system]
 
     def _told(self, belief: Belief, samples: float) -> float:
