@@ -84,8 +84,16 @@ def test_intervals_are_not_wider_than_a_factor_of_two() -> None:
 def test_few_sizes_are_refused() -> None:
     with pytest.raises(CompositionError, match="3 or more"):
         fit_samples({1000: [3.0], 2000: [2.0]})
-    with pytest.raises(CompositionError, match="3 or more"):
-        fit_penalty({1000: [3.0], 2000: [2.0]}, "few")
+    with pytest.raises(CompositionError, match="has no penalty"):
+        fit_penalty({}, "few")
+
+
+def test_a_penalty_at_one_size_is_taken_to_change_little() -> None:
+    law = fit_penalty({1000: [2.0, 2.1]}, "one")
+    assert law.at(64_000) == pytest.approx(2.05, rel=0.01)
+    low, high = np.quantile(law.drawn_at(64_000), (0.05, 0.95))
+    assert 1.3 < 2.05 / low < 2.2
+    assert 1.3 < high / 2.05 < 2.2
 
 
 @given(st.sampled_from([0.0, 0.25, 0.5]), st.sampled_from([1e-3, 0.3]))

@@ -61,11 +61,10 @@ class ProxyAnswer:
             ratios = paired(base, self._needed(method))
             if method.is_alone:
                 found[method] = PenaltyLaw.none()
-            elif len(ratios) >= LEAST_SIZES:
+            elif ratios:
                 found[method] = fit_penalty(ratios, method.name)
             else:
-                came = f"came to {self.target} at {len(ratios)} size{'s' * (len(ratios) != 1)} in the time"
-                self.planner.refused[method.name] = f"it {came}, and a law takes {LEAST_SIZES}: give a longer --budget"
+                self.planner.refused[method.name] = f"it did not come to {self.target} at any size in the time: give a longer --budget"
         return found
 
     def _best_values(self) -> list[float]:

@@ -10,6 +10,7 @@ from polyrhythm.tools.planner.candidate import show
 from polyrhythm.tools.planner.forecast import Interval
 from polyrhythm.tools.planner.proxy.proxy_plan import ProxyChoice, ProxyPlan
 from polyrhythm.tools.planner.words import between
+from polyrhythm.tools.scaling.power_law import LEAST_SIZES
 
 CHOICE_COLUMNS = ("", "to the target", "between", "fastest", "samples", "over one machine", "exponent", "bytes")
 SIZE_COLUMNS = ("size", "parameters", "rate", "alone", "seeds")
@@ -93,6 +94,11 @@ def _doubts(plan: ProxyPlan) -> list[str]:
         off = law.largest_from_others - 1
         text = f"A law through the other sizes predicts the largest one's samples to {off:+.0%}"
         found.append(f"{text}: it does not hold there, and is not to be trusted farther." if abs(off) > _OFF else f"{text}.")
+    if few := [named(each) for each in plan.choices if each.workers > 1 and each.sizes < LEAST_SIZES]:
+        found.append(
+            f"There was time for fewer than {LEAST_SIZES} sizes of {', '.join(few)}: that what they need over one machine alone hardly changes "
+            "with the size is assumed. Give a longer --budget."
+        )
     if plan.best is not None and plan.best.first < _SURE and len(plan.choices) > 1:
         found.append("The order of the first is not sure: a longer --budget, larger proxies or more --seeds would tell them apart.")
     return found

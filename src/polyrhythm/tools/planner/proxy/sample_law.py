@@ -115,14 +115,16 @@ def fit_samples(measured: Mapping[int, Sequence[float]]) -> SampleLaw:
 def fit_penalty(measured: Mapping[int, Sequence[float]], name: str) -> PenaltyLaw:
     """The law through ratios of samples, for each number of parameters those of every seed. `name` is that of its random numbers.
 
-    The slope on logarithmic axes is drawn towards 0 by one observation of DRIFT. Raises CompositionError for fewer than three sizes.
+    The slope on logarithmic axes is drawn towards 0 by one observation of DRIFT: through one size it is 0, give or take that. Raises
+    CompositionError where there are no ratios.
 
     Examples:
         >>> law = fit_penalty({1000: [2.0, 2.0], 2000: [2.0, 2.0], 4000: [2.0, 2.0]}, "halves")
         >>> round(law.at(32000), 3)
         2.0
     """
-    _refuse_few(measured)
+    if not measured:
+        raise CompositionError(f"{name} has no size at which it came to the target, so that it has no penalty.")
     sizes = np.log(np.asarray(sorted(measured), dtype=float))
     runs = [np.log(np.asarray(measured[each], dtype=float)) for each in sorted(measured)]
     heights, apart = np.asarray([each.mean() for each in runs]), sizes - sizes.mean()
