@@ -96,8 +96,8 @@ def _doubts(plan: ProxyPlan) -> list[str]:
         found.append(f"{text}: it does not hold there, and is not to be trusted farther." if abs(off) > _OFF else f"{text}.")
     if few := [named(each) for each in plan.choices if each.workers > 1 and each.sizes < LEAST_SIZES]:
         found.append(
-            f"There was time for fewer than {LEAST_SIZES} sizes of {', '.join(few)}: that what they need over one machine alone hardly changes "
-            "with the size is assumed. Give a longer --budget."
+            f"There was time for fewer than {LEAST_SIZES} sizes of {', '.join(few)}: that what they need over one machine alone hardly "
+            "changes with the size is assumed. Give a longer --budget."
         )
     if plan.best is not None and plan.best.first < _SURE and len(plan.choices) > 1:
         found.append("The order of the first is not sure: a longer --budget, larger proxies or more --seeds would tell them apart.")

@@ -128,7 +128,9 @@ def fit_penalty(measured: Mapping[int, Sequence[float]], name: str) -> PenaltyLa
     sizes = np.log(np.asarray(sorted(measured), dtype=float))
     runs = [np.log(np.asarray(measured[each], dtype=float)) for each in sorted(measured)]
     heights, apart = np.asarray([each.mean() for each in runs]), sizes - sizes.mean()
-    noise = max(_noise(runs), float(np.std(heights - _line(apart, heights[None, :], 0.0)[0][1] * apart)))
+    noise = _noise(runs)
+    ((_, own),) = _line(apart, heights[None, :], (noise / DRIFT) ** 2)
+    noise = max(noise, float(np.std(heights - own * apart)))
     tied = (noise / DRIFT) ** 2
     ((start, slope),) = _line(apart, heights[None, :], tied)
     moved = heights + _again(runs, name) + _normal(len(sizes), f"{name}, sizes") * noise
