@@ -56,17 +56,10 @@ def test_a_space_without_different_machines_is_as_before() -> None:
     assert all(each.machines == EVERY for each in space.first())
 
 
-def test_a_candidate_of_some_machines_is_drawn_as_it_is_named() -> None:
+def test_a_candidate_of_some_machines_is_named_and_typed_by_them() -> None:
     some = choices_of(MIXED, NETWORK, 3)[0]
     space = replace(findings(workers=(2, 3)).space, systems=("allreduce",), machines=(some,))
     candidate = Candidate("allreduce", 3).on(some)
-    known = space.parameters(candidate)
-
-    class Draw:
-        def suggest_categorical(self, name: str, choices: object) -> object:
-            return known[name]
-
-    assert space.drawn(Draw()) == candidate
     assert candidate.name == "allreduce × 2 without old laptop"
     assert candidate in list(space.neighbours(Candidate("allreduce", 3)))
     assert places_typed(candidate.machine_arguments()[1]) == ((0, 2), 3)

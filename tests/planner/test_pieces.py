@@ -122,41 +122,22 @@ def test_every_option_that_is_tried_can_be_composed_or_is_refused_with_a_reason(
             assert reason == "" or reason[0].isprintable()
 
 
-def test_the_optimiser_knows_options_by_the_papers_names_in_whose_order_it_draws() -> None:
-    space = findings(("easgd", "li-ps", "dl4j-averaging", "paine")).space
-    easgd = space.parameters(Candidate("easgd", 4, (("period", 16), ("servers", 2))))
-    assert {key: value for key, value in easgd.items() if "." in key} == {"easgd.tau": 16, "easgd.shards": 2}
+def test_options_are_known_by_the_names_that_papers_have_for_them() -> None:
     assert list(options_of("easgd")) == ["period", "servers"]
     assert list(options_of("li-ps")) == ["slack", "servers"]
     assert not options_of("dl4j-averaging")
     assert list(options_of("paine")) == ["servers"]
 
 
-def test_a_drawn_candidate_has_the_parameters_that_were_drawn() -> None:
-    class Last:
-        drawn: dict[str, Any]
-
-        def __init__(self) -> None:
-            self.drawn = {}
-
-        def suggest_categorical(self, name: str, choices: Any) -> Any:
-            self.drawn[name] = choices[-1]
-            return choices[-1]
-
-    space = findings(("ssp", "sparknet")).space
-    last = Last()
-    assert space.parameters(space.drawn(last)) == last.drawn
-
-
 @pytest.mark.parametrize("factor", [0.25, 1.0, 4.0])
-def test_a_neighbour_differs_in_one_thing_and_can_be_drawn(factor: float) -> None:
+def test_a_neighbour_differs_in_one_thing_by_a_factor_that_is_tried(factor: float) -> None:
     space = Space(("allreduce",), (2, 4, 8), ("lr", 0.1))
     one = Candidate("allreduce", 4, (), () if factor == 1.0 else (("lr", 0.1 * factor),))
     neighbours = list(space.neighbours(one))
     assert {each.workers for each in neighbours} == {2, 4, 8}
     for each in neighbours:
         assert (each.workers != one.workers) + (each.settings != one.settings) == 1
-        assert any(space.parameters(each)["rate"] == pytest.approx(known) for known in RATE_FACTORS)
+        assert any(space.factors(each)["rate"] == pytest.approx(known) for known in RATE_FACTORS)
 
 
 @pytest.mark.parametrize("name", ["lan", "slow", "wan-11", "home"])

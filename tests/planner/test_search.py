@@ -110,8 +110,8 @@ def test_the_best_is_drawn_with_other_numbers_of_workers_and_rates() -> None:
 
 
 @pytest.mark.long
-def test_heats_go_on_until_a_system_comes_to_the_target() -> None:
-    turns = InTurn(warming=1.2)  # of 5 seconds: more than half are over when the second heat begins
+def test_the_search_goes_on_until_a_system_comes_to_the_target() -> None:
+    turns = InTurn(warming=1.2)  # of 5 seconds: more than half are over when longer runs begin
     made = planner(findings(("allreduce", "ssp", "sparknet", "diloco"), (2,), "loss=0.005"), 5.0, turns)
     best = made.plan().best
     assert best is not None

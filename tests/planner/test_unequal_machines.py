@@ -20,6 +20,7 @@ from polyrhythm.tools.planner.candidate import Candidate
 from polyrhythm.tools.planner.charged import charged_for
 from polyrhythm.tools.planner.chosen_machines import ChosenMachines, choices_of, grouped_choices, shared_choices
 from polyrhythm.tools.planner.invocation import Invocation
+from polyrhythm.tools.planner.next_runs import other_options
 from polyrhythm.tools.planner.obstacles import obstacle_of
 from polyrhythm.tools.planner.space import Space, takes_groups, takes_shares
 
@@ -148,6 +149,13 @@ def test_only_systems_in_levels_have_groups_and_lose_them_elsewhere() -> None:
     space = Space.of(found.scenario.elsewhere(devices=MIXED), ("easgd", "hierarchical"), (3,))
     assert [each.system for each in space.first() if each.machines.groups] == ["hierarchical"]
     assert all(not each.machines.groups for each in space.neighbours(Candidate("easgd", 3)))
+
+
+def test_other_options_of_a_system_in_groups_are_tried_in_the_same_groups() -> None:
+    own = Candidate("hierarchical-local-sgd", 3, (("period", 64),)).on(GROUPED)
+    periods = [{}, {"period": 1}, {"period": 4}]
+    assert [each.options for each in other_options([own])] == [(*each.items(), ("groups", "0/1,2")) for each in periods]
+    assert all(each.machines == GROUPED for each in other_options([own]))
 
 
 def test_two_groups_train_as_their_command_says() -> None:

@@ -59,7 +59,7 @@ class AloneTuning:
             yield each, found.scenario.seed, found.steps(each, part * found.samples), LEEWAY * found.cost_of(found.best_alone)
 
     def _next_to(self, best: Candidate) -> list[Candidate]:
-        space, known = self.found.space, self.found.space.parameters(best)
+        space, known = self.found.space, self.found.space.factors(best)
         others = [
             space.changed(best, **{name: factor * known[name]})
             for name, (_, _, factors) in space.varied.items()

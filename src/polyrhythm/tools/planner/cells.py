@@ -47,7 +47,7 @@ class Cells:
 
     def terms(self, candidate: Candidate, space: Space) -> dict[str, float]:
         """The terms of the law of samples for a candidate: see `samples_law`."""
-        found, factors = self.lockstep(candidate), space.parameters(candidate)
+        found, factors = self.lockstep(candidate), space.factors(candidate)
         together = found is not None and found.every_step and found.merge is None
         name = LOCKSTEP if together else candidate.system
         workers, rate = math.log(candidate.workers), math.log(factors.get("rate", 1.0))

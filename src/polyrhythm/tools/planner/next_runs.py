@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from polyrhythm.tools.planner.beliefs import Belief, Beliefs
 from polyrhythm.tools.planner.candidate import Candidate, Pairs
@@ -80,7 +80,7 @@ class NextRuns:
         ]
         systems = list(dict.fromkeys(each.system for each in leading if not each.is_alone))[:_SYSTEMS]
         near = [other for each in leading[:_LEADING] for other in (*space.neighbours(each), *_batches(space, each))]
-        own = list(_options(space, [next(each for each in leading if each.system == system) for system in systems]))
+        own = list(other_options([next(each for each in leading if each.system == system) for system in systems]))
         return [each for each in dict.fromkeys([*every, *leading, *near, *own]) if self.is_possible(each)]
 
     def is_possible(self, candidate: Candidate) -> bool:
@@ -182,27 +182,28 @@ class NextRuns:
         best = self.found.best_alone
         if self.found.cost_of(best) == math.inf:
             return {}
-        known = {name: value for name, value in self.found.space.parameters(best).items() if name in ("rate", "length")}
+        known = {name: value for name, value in self.found.space.factors(best).items() if name in ("rate", "length")}
         return {name: value / 2 if name == "rate" and value >= 2 else value for name, value in known.items()}
 
 
 def _batches(space: Space, candidate: Candidate) -> Iterator[Candidate]:
     """The candidate with half and twice its batch."""
     if "batch" in space.varied:
-        known, factors = space.parameters(candidate), space.varied["batch"][2]
+        known, factors = space.factors(candidate), space.varied["batch"][2]
         for factor in (2.0, 0.5):
             if min(factors) <= factor * known["batch"] <= max(factors):
                 rest = {name: known[name] for name in space.varied}
                 yield space.changed(candidate, **{**rest, "batch": factor * known["batch"]})
 
 
-def _options(space: Space, leading: Sequence[Candidate]) -> Iterator[Candidate]:
-    """Each of the candidates with one option changed."""
+def other_options(leading: Sequence[Candidate]) -> Iterator[Candidate]:
+    """Each of the candidates with one option changed, and in the same groups."""
     for candidate in leading:
         known = dict(candidate.options)
         for key, values in options_of(candidate.system).items():
             for value in values:
                 if value != known.get(key, values[0]):
-                    options = {**known, key: value}
-                    changed = tuple((name, each) for name, each in options.items() if each != options_of(candidate.system)[name][0])
-                    yield Candidate(candidate.system, candidate.workers, changed, candidate.settings, candidate.machines)
+                    kept = {name: each for name, each in known.items() if name != key}
+                    options = kept if value == values[0] else {**kept, key: value}
+                    changed = replace(candidate, options=tuple(options.items()))
+                    yield changed.on(changed.machines) if changed.machines.groups else changed

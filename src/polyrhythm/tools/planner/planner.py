@@ -131,7 +131,7 @@ class Planner:
         """If the schedule depends on the length, try twice that of a candidate that missed the target, under the same seeds."""
         found, space = self.found, self.found.space
         if "length" in space.varied:
-            length = 2 * space.parameters(candidate)["length"]
+            length = 2 * space.factors(candidate)["length"]
             if length <= max(space.varied["length"][2]):
                 longer = space.changed(candidate, length=length)
                 steps, most = found.steps(longer, length * found.samples), _LONGER * found.cost_of(candidate)

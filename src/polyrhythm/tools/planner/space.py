@@ -6,14 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from inspect import signature
 from itertools import islice
-from typing import Any, Protocol
+from typing import Any
 
 from polyrhythm.errors import CompositionError
 from polyrhythm.systems import SYSTEMS
 from polyrhythm.systems.declaration import also_called
 from polyrhythm.tools.measuring.machine_speed import BATCHES
-from polyrhythm.tools.planner.candidate import ALONE, GROUPS, Candidate, Pairs
-from polyrhythm.tools.planner.chosen_machines import EVERY, ChosenMachines, choices_of, grouped_choices, shared_choices
+from polyrhythm.tools.planner.candidate import ALONE, GROUPS, Candidate
+from polyrhythm.tools.planner.chosen_machines import ChosenMachines, choices_of, grouped_choices, shared_choices
 from polyrhythm.tools.planner.lengths import Length
 from polyrhythm.tools.planner.scenario import Scenario, is_positive
 
@@ -24,21 +24,11 @@ OPTIONS: Mapping[str, Sequence[Any]] = {
     "shards": (1, 2, 4),
     "servers": (1, 2, 4),
 }
-"""Values that are tried in addition to a system's own default, of options that many papers call so.
-
-The sampler draws in the order of names, so these are the names of its parameters: with others it would draw other candidates.
-"""
+"""Values that are tried in addition to a system's own default, of options that many papers call so."""
 RATES = ("lr", "learning_rate")
 RATE_FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 BATCH_FACTORS = (0.5, 1.0, 2.0)
 LENGTH_FACTORS = (0.5, 1.0, 2.0, 4.0, 8.0)
-
-
-class Draw(Protocol):
-    """Chooses values by name: a trial of the optimiser."""
-
-    def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any:
-        """Choose one of `choices` for the parameter `name`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,23 +85,18 @@ class Space:
         """The numbers of those that train together."""
         return tuple(each for each in self.workers if each > 1)
 
-    def parameters(self, candidate: Candidate) -> dict[str, Any]:
-        """A candidate as the optimiser names it."""
-        settings, options = dict(candidate.settings), dict(candidate.options)
-        found: dict[str, Any] = {"system": candidate.system, "workers": candidate.machines.words or candidate.workers}
-        for name, (key, own, factors) in self.varied.items():
-            ratio = settings.get(key, own) / own
-            found[name] = min(factors, key=lambda factor: abs(factor - ratio))  # whole numbers were rounded
-        for key, choices in options_of(candidate.system).items():
-            found[_parameter(candidate.system, key)] = options.get(key, choices[0])
-        return found
+    def factors(self, candidate: Candidate) -> dict[str, float]:
+        """The factors of what is `varied`, of the JOB's own values: those that are tried, whole numbers were rounded."""
+        settings = dict(candidate.settings)
+        ratios = {name: (settings.get(key, own) / own, tried) for name, (key, own, tried) in self.varied.items()}
+        return {name: min(tried, key=lambda factor: abs(factor - ratio)) for name, (ratio, tried) in ratios.items()}
 
     def neighbours(self, candidate: Candidate) -> Iterator[Candidate]:
         """The candidate with one thing changed: the other numbers of workers, and half and twice its learning rate and its length."""
         if candidate.workers > 1:
             yield from (candidate.on_every(count) for count in reversed(self.together) if count != candidate.workers or candidate.machines)
             yield from (candidate.on(some) for some in self.machines if some != candidate.machines and suits(some, candidate.system))
-        known = self.parameters(candidate)
+        known = self.factors(candidate)
         for name, (_, _, factors) in self.varied.items():
             for factor in (2.0, 0.5):
                 if name != "batch" and min(factors) <= factor * known[name] <= max(factors):
@@ -138,17 +123,6 @@ class Space:
             if value != own:
                 found[key] = value
         return replace(candidate, settings=tuple(found.items()))
-
-    def drawn(self, draw: Draw) -> Candidate:
-        """The candidate that `draw` chooses."""
-        system = draw.suggest_categorical("system", self.systems)
-        workers = draw.suggest_categorical("workers", [*self.together, *(each.words for each in self.machines)])
-        some = next((each for each in self.machines if each.words == workers), EVERY)
-        factors = {name: draw.suggest_categorical(name, choices) for name, (_, _, choices) in self.varied.items()}
-        chosen = {key: draw.suggest_categorical(_parameter(system, key), choices) for key, choices in options_of(system).items()}
-        options: Pairs = tuple((key, value) for key, value in chosen.items() if value != options_of(system)[key][0])
-        drawn = Candidate(system, len(some.places) if some else workers, options)
-        return self.changed(drawn.on(some) if suits(some, system) else drawn, **factors)
 
 
 def options_of(system: str) -> dict[str, tuple[Any, ...]]:
@@ -178,11 +152,6 @@ def takes_shares(candidate: Candidate) -> bool:
         return candidate.strategy.shuffle.weighs
     except CompositionError:
         return False
-
-
-def _parameter(system: str, option: str) -> str:
-    """The optimiser's name for an option of a system."""
-    return f"{system}.{_in_papers(system, option)}"
 
 
 def _in_papers(system: str, option: str) -> str:
