@@ -21,7 +21,7 @@ from polyrhythm.hardware.site import Access
 from polyrhythm.systems import find
 from polyrhythm.tools.planner.adapting import Adapting, RunPart
 from polyrhythm.tools.planner.answer import Choice
-from polyrhythm.tools.planner.change_now import advice, run_own
+from polyrhythm.tools.planner.change_now import advice, best_change, own_candidate, run_own
 from polyrhythm.tools.planner.limited import Limited
 from polyrhythm.tools.planner.planner import Planner
 from polyrhythm.tools.planner.recorded import USUAL, RecordedRun
@@ -88,6 +88,16 @@ def test_a_plan_from_a_run_says_what_to_change_now_with_the_gain() -> None:
     text = advice(run, made)
     assert "Change now to" in text
     assert "times as long" in text
+
+
+def test_nothing_is_said_or_changed_of_a_run_whose_own_way_was_not_tried() -> None:
+    on, made = pr.Simulator(NETWORK, LATE), planner_on(NETWORK, LATE, target="loss=1.5", seconds=3.0)
+    made.plan()
+    for system, options in (("ssp", {"slack": 5}), ("easgd", {})):  # not as its paper has it, and not among those that were tried
+        run = RecordedRun(attempt(Limited(uneven, 16), workers=WORKERS, strategy=find(system, **options), on=on).outcome)
+        assert (own_candidate(run) is None) == bool(options)
+        assert best_change(run, made) is None
+        assert "How long the run takes as it is, is not known" in advice(run, made)
 
 
 def test_without_a_fault_the_run_goes_on_to_the_bits_of_one_that_was_not_looked_at(tmp_path: Path) -> None:

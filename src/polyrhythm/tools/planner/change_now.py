@@ -21,9 +21,12 @@ _WORTH = 0.9
 
 
 def own_candidate(recorded: RecordedRun) -> Candidate | None:
-    """The run's own way of training, as its system's paper has it; None for a composition of the user's."""
+    """The run's own way of training, where that is a system as its paper has it; None with other options, and for other compositions."""
     system = recorded.outcome.summary.system
-    return Candidate(system, recorded.workers) if system in SYSTEMS and recorded.workers > 1 else None
+    if system not in SYSTEMS or recorded.workers < 2:
+        return None
+    own = Candidate(system, recorded.workers)
+    return own if recorded.outcome.settings.get("strategy", "") in ("", repr(own.strategy)) else None
 
 
 def remaining(run: TrainedRun, recorded: RecordedRun, planner: Planner) -> float:
@@ -45,14 +48,19 @@ def left_of(candidate: Candidate, recorded: RecordedRun, planner: Planner) -> fl
 
 
 def best_change(recorded: RecordedRun, planner: Planner) -> Candidate | None:
-    """The leading candidate that takes least from here, if that is worth a change; None where the run is to go on as it is."""
-    own, leading = own_candidate(recorded), [each for each in planner.leading() if not each.is_alone]
-    if not leading:
+    """The leading candidate that takes least from here, if that is worth a change.
+
+    None where the run is to go on as it is, also because nothing is known of how long that takes.
+    """
+    own, best = own_candidate(recorded), _fastest(recorded, planner)
+    if best is None or own is None or best == own or not planner.found.trainings.get(own):
         return None
-    best = min(leading, key=lambda each: left_of(each, recorded, planner))
-    if own is None or best == own:
-        return None if best == own else best
     return best if left_of(best, recorded, planner) < _WORTH * left_of(own, recorded, planner) else None
+
+
+def _fastest(recorded: RecordedRun, planner: Planner) -> Candidate | None:
+    leading = [each for each in planner.leading() if not each.is_alone]
+    return min(leading, key=lambda each: left_of(each, recorded, planner), default=None)
 
 
 def run_own(recorded: RecordedRun, planner: Planner) -> None:
@@ -68,11 +76,13 @@ def run_own(recorded: RecordedRun, planner: Planner) -> None:
 
 
 def advice(recorded: RecordedRun, planner: Planner) -> str:
-    """What to change now, with the gain."""
+    """What to change now, with the gain; where the run's own way was not tried, how long the best other way takes."""
     own, best = own_candidate(recorded), best_change(recorded, planner)
     value, target = recorded.value(planner.found.scenario.target), planner.found.scenario.target
     at = "" if value is None else f"The run has come to {target.metric} {value:.4g}. "
-    now = math.inf if own is None else left_of(own, recorded, planner)
+    if own is None or not planner.found.trainings.get(own):
+        return f"{at}{_untried(own, _fastest(recorded, planner), recorded, planner)}"
+    now = left_of(own, recorded, planner)
     if best is None:
         return f"{at}Nothing else is known to be faster from here: let it go on" + (
             f", for about {show_seconds(now)}." if now < math.inf else "."
@@ -80,3 +90,15 @@ def advice(recorded: RecordedRun, planner: Planner) -> str:
     left = left_of(best, recorded, planner)
     stays = "does not come there" if now == math.inf else f"takes about {show_seconds(now)}, {now / max(left, 1e-9):.2g} times as long"
     return f"{at}Change now to {best.name}: about {show_seconds(left)} more to {target}; as it is, the run {stays}."
+
+
+def _untried(own: Candidate | None, best: Candidate | None, recorded: RecordedRun, planner: Planner) -> str:
+    """What is known where nothing is of the run as it is."""
+    why = "there was no time to try that" if own is not None else "it is no system with the options of its paper, and only these were tried"
+    left = math.inf if best is None else left_of(best, recorded, planner)
+    other = (
+        ""
+        if best is None or left == math.inf
+        else f"{best.name} takes about {show_seconds(left)} more to {planner.found.scenario.target}. "
+    )
+    return f"{other}How long the run takes as it is, is not known: {why}."
