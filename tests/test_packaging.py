@@ -51,6 +51,11 @@ def test_what_is_installed_beside_the_requirements_pins_none_of_them_again() -> 
         assert not pinned(f"requirements-{other}.txt").keys() & pinned("requirements.txt").keys()
 
 
+def test_the_extra_of_a_logger_brings_the_database_that_it_writes_by_default() -> None:
+    """mlflow's client brings none, and fails at its first metric without."""
+    assert {Requirement(text).name for text in PROJECT["optional-dependencies"]["mlflow"]} == {"mlflow-skinny", "sqlalchemy", "alembic"}
+
+
 def test_every_requirement_is_a_range_that_holds_what_is_tested() -> None:
     # those of the rivals are exact, and are pinned in a file of their own
     extras = [text for extra, texts in PROJECT["optional-dependencies"].items() if extra != "bench" for text in texts]
