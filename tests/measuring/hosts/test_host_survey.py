@@ -115,6 +115,7 @@ def test_the_options_of_the_user_go_before_ours_and_the_port_before_the_host() -
     words = reached(SurveyedHost("pi", "ann@pi", 2222), "ssh -i 'my key' -o BatchMode=no")
     assert words[:5] == ["ssh", "-i", "my key", "-o", "BatchMode=no"]
     assert words[-4:-1] == ["-p", "2222", "ann@pi"]
+    assert "ControlMaster=no" in words
     with pytest.raises(CompositionError, match="is no command"):
         reached(SurveyedHost("pi", "pi"), "ssh 'open")
 

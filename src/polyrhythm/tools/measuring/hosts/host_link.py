@@ -23,7 +23,8 @@ from polyrhythm.tools.measuring.hosts.host_messages import BEAT_SECONDS, StillTh
 from polyrhythm.tools.measuring.hosts.ssh_failures import why_ended
 
 _AGENT = ("-m", "polyrhythm.tools.measuring.hosts.survey_agent")
-_OPTIONS = ("-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=20", "-o", "ServerAliveInterval=15")
+_OPTIONS = ("-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=20", "-o", "ServerAliveInterval=15", "-o", "ControlMaster=no")
+"""A connection that is shared already is used; one that is begun here would stay, and keep what we read from open."""
 _ENDING_SECONDS = 8.0
 _LAST_LINES = 40
 
