@@ -11,6 +11,7 @@ import pytest
 from polyrhythm.core.records.metrics import parse_target
 from polyrhythm.tools.planner.answer import PresentAnswer
 from polyrhythm.tools.planner.candidate import Candidate
+from polyrhythm.tools.planner.certainty import probable
 from polyrhythm.tools.planner.learning_curves import LearningCurves, Needed, broad
 from polyrhythm.tools.planner.measured import CurvePoint
 from polyrhythm.tools.planner.samples_law import Observation, SamplesLaw
@@ -99,3 +100,9 @@ def test_the_present_answer_and_its_probability_are_known_from_the_first_seconds
     assert plan.probability == plan.best.probability
     assert plan.probability is not None
     assert plan.probability >= 0.3
+
+
+def test_a_probability_by_draws_is_shown_neither_as_certain_nor_as_impossible() -> None:
+    assert [probable(each) for each in (0.0, 0.0049, 0.01, 0.5, 0.99, 0.9975, 1.0, None)] == [
+        *("< 1%", "< 1%", "1%", "50%", "99%", "> 99%", "> 99%", "–")
+    ]

@@ -8,6 +8,7 @@ from polyrhythm.tools.planner.candidate import show
 
 _FEW = 3
 _WORTH_NAMING = 0.05
+_LEAST = 0.01
 
 
 def named(choice: Choice) -> str:
@@ -26,13 +27,15 @@ def likely(plan: Plan) -> list[str]:
 
 
 def probable(probability: float | None) -> str:
-    """A probability as it is shown."""
-    return "–" if probability is None else f"{probability:.0%}"
+    """A probability as it is shown: by some hundred draws nothing is certain, nor impossible."""
+    if probability is None:
+        return "–"
+    return "< 1%" if probability < _LEAST else "> 99%" if probability > 1 - _LEAST else f"{probability:.0%}"
 
 
 def present(standing: PresentAnswer) -> str:
     """The present answer of a search that goes on, in one line."""
-    return f"best so far {standing.name}, {show_seconds(standing.seconds)}, the best with a probability of {standing.probability:.0%}"
+    return f"best so far {standing.name}, {show_seconds(standing.seconds)}, the best with a probability of {probable(standing.probability)}"
 
 
 def certainty(plan: Plan, best: Choice) -> list[str]:

@@ -14,6 +14,7 @@ from polyrhythm.tools.planner.beliefs import Beliefs
 from polyrhythm.tools.planner.budget import Budget
 from polyrhythm.tools.planner.candidate import Candidate
 from polyrhythm.tools.planner.cells import SampleCell
+from polyrhythm.tools.planner.certainty import probable
 from polyrhythm.tools.planner.findings import LEEWAY, Findings
 from polyrhythm.tools.planner.measured import TrainedRun
 from polyrhythm.tools.planner.next_runs import MOST, NextRuns, SearchState
@@ -128,7 +129,7 @@ class Search:
         """True if the best of those that came to the target is the best of all, with a high probability."""
         ranked = self.found.ranked()
         if ranked and (probability := beliefs.probability(min(ranked, key=self.found.order))) >= SURE:
-            self.ended = f"the first choice is the best with a probability of {probability:.0%}"
+            self.ended = f"the first choice is the best with a probability of {probable(probability)}"
         return bool(self.ended)
 
     def _ended(self, key: tuple[SampleCell, int], candidate: Candidate, seed: int, steps: int, attempt: Attempt) -> None:
