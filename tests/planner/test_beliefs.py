@@ -14,6 +14,7 @@ from polyrhythm.tools.planner.candidate import Candidate
 from polyrhythm.tools.planner.certainty import probable
 from polyrhythm.tools.planner.learning_curves import LearningCurves, Needed, broad
 from polyrhythm.tools.planner.measured import CurvePoint
+from polyrhythm.tools.planner.predictions import Predictions
 from polyrhythm.tools.planner.samples_law import Observation, SamplesLaw
 
 from .jobs import findings, planner, search
@@ -100,6 +101,14 @@ def test_the_present_answer_and_its_probability_are_known_from_the_first_seconds
     assert plan.probability == plan.best.probability
     assert plan.probability is not None
     assert plan.probability >= 0.3
+
+
+def test_a_curve_that_several_share_says_once_how_far_seeds_lie_apart() -> None:
+    found = findings(workers=(4,))
+    donor, equal = Candidate("tree", 4), [Candidate(name, 4) for name in ("allreduce", "direct")]
+    search(found).make([*((each, 0, 4, math.inf) for each in equal), *((donor, seed, 200, math.inf) for seed in (0, 1, 2))], 1.0)
+    assert [len(found.trainings[each]) for each in (donor, *equal)] == [3, 3, 3]
+    assert Predictions(found).deviation()[1] == 2
 
 
 def test_a_probability_by_draws_is_shown_neither_as_certain_nor_as_impossible() -> None:

@@ -42,8 +42,7 @@ class Predictions:
         return Spent(training.seconds * part, training.nbytes * part, candidate.workers), extrapolated(training.seconds * part)
 
     def deviation(self) -> tuple[float, int]:
-        """The deviation of the seconds to the target between seeds."""
+        """The deviation of the seconds to the target between seeds; a curve that several share counts once."""
         runs = self.found.trainings
-        return deviation(
-            {each.name: [training.end.seconds for training in runs[each].values() if training.end is not None] for each in runs}
-        )
+        made = {each.name: [run for run in runs[each].values() if not run.like] for each in runs}
+        return deviation({name: [run.end.seconds for run in own if run.end is not None] for name, own in made.items()})
