@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 import re
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,15 @@ from rich.console import Console
 
 import polyrhythm as pr
 from polyrhythm.errors import CompositionError
+from polyrhythm.tools.planner.candidate import Candidate
+from polyrhythm.tools.planner.measured import CurvePoint, TrainedRun
 from polyrhythm.tools.planner.plan import PlanRequest
+from polyrhythm.tools.planner.proxy.proxy_answer import missed_sizes
 from polyrhythm.tools.planner.proxy.proxy_page import write_proxy_page
 from polyrhythm.tools.planner.proxy.proxy_plan import ProxyPlan
 from polyrhythm.tools.planner.proxy.proxy_request import ProxyPlanning, ProxyRequest
 from polyrhythm.tools.planner.proxy.proxy_table import show_proxy
+from polyrhythm.tools.planner.proxy.sizes import SizedModel
 
 from .jobs import InTurn
 
@@ -66,6 +71,37 @@ def test_every_method_gets_a_time_an_interval_and_a_probability(plan: ProxyPlan)
         assert each.samples.low <= each.samples.middle <= each.samples.high
     assert sum(each.first for each in plan.choices) == pytest.approx(1.0)
     assert [each.seconds.middle for each in plan.choices] == sorted(each.seconds.middle for each in plan.choices)
+
+
+@dataclass
+class Runs:
+    """A planner of one method, of which the run at each size had so many samples and came to the target, missed it or failed."""
+
+    done: dict[tuple[Any, int], TrainedRun]
+    sizes: tuple[SizedModel, ...] = tuple(SizedModel((), parameters) for parameters in (100, 200, 300, 400))
+
+    @property
+    def tuning(self) -> Any:
+        return self
+
+    @property
+    def trials(self) -> Any:
+        return self
+
+    def at(self, method: Candidate, size: SizedModel) -> int:
+        return size.parameters
+
+    def samples(self, run: int, seed: int) -> float:
+        end = self.done[run, seed].end
+        return math.inf if end is None else end.samples
+
+
+def test_sizes_at_which_a_method_missed_the_target_are_found_and_runs_that_had_no_time_are_not() -> None:
+    def run(samples: float, reached: int = -1, error: str = "") -> TrainedRun:
+        return TrainedRun([CurvePoint(1.0, 1.0, samples, 0.1)], reached, 1.0, 1.0, samples, 1, error=error)
+
+    runs: Any = Runs({(100, 0): run(150.0, reached=0), (200, 0): run(150.0), (300, 0): run(250.0), (400, 0): run(1.0, error="diverged")})
+    assert missed_sizes(runs, Candidate("ssp", 2), {each.parameters: {0: 100.0} for each in runs.sizes}) == [300, 400]
 
 
 def test_the_true_model_is_counted_and_never_trained(plan: ProxyPlan) -> None:

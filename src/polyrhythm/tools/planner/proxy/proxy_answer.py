@@ -20,6 +20,8 @@ from polyrhythm.tools.planner.proxy.sample_law import Numbers, PenaltyLaw, Sampl
 from polyrhythm.tools.scaling.power_law import LEAST_SIZES
 
 _WIDE = (0.025, 0.975)
+_PATIENT = 2.0
+"""A method has missed the target where it had so many times the samples of one machine alone under the same seed."""
 
 Needed = dict[int, dict[int, float]]
 """Samples to the target by parameters and seed."""
@@ -63,6 +65,12 @@ class ProxyAnswer:
                 found[method] = PenaltyLaw.none()
             elif ratios:
                 found[method] = fit_penalty(ratios, method.name)
+                if sizes := missed_sizes(self.planner, method, base):
+                    self.remarks.append(
+                        f"{method.name} did not come to {self.target} at {', '.join(f'{each:,}' for each in sizes)} parameters under some "
+                        "seed, where one machine alone did with at most half of the samples: its law is that of the other runs, and "
+                        "promises too much."
+                    )
             else:
                 self.planner.refused[method.name] = f"it did not come to {self.target} at any size in the time: give a longer --budget"
         return found
@@ -174,6 +182,19 @@ class ProxyAnswer:
                 f"The JOB trains on {own:,.0f} samples by its own settings, and the first choice may need {choices[0].samples.high:,.0f}: "
                 "give it more."
             )
+
+
+def missed_sizes(planner: ProxyPlanner, method: Candidate, base: Needed) -> list[int]:
+    """The sizes, in parameters, at which a run of the method failed or missed the target in twice the samples of the base."""
+    found = []
+    for size in planner.sizes:
+        run = planner.tuning.at(method, size)
+        for seed, samples in base.get(size.parameters, {}).items():
+            tried = planner.trials.done.get((run, seed))
+            late = tried is not None and (bool(tried.error) or tried.samples >= _PATIENT * samples)
+            if late and planner.trials.samples(run, seed) == math.inf:
+                found.append(size.parameters)
+    return list(dict.fromkeys(found))
 
 
 def _lists(needed: Needed) -> dict[int, list[float]]:

@@ -7,6 +7,7 @@ from statistics import fmean
 
 from polyrhythm.core.units import show_bytes, show_seconds
 from polyrhythm.tools.planner.candidate import show
+from polyrhythm.tools.planner.certainty import probable
 from polyrhythm.tools.planner.forecast import Interval
 from polyrhythm.tools.planner.proxy.proxy_plan import ProxyChoice, ProxyPlan
 from polyrhythm.tools.planner.words import between
@@ -27,7 +28,7 @@ def choice_rows(plan: ProxyPlan) -> list[list[str]]:
             named(each),
             show_seconds(each.seconds.middle),
             between(each.seconds),
-            f"{each.first:.0%}",
+            probable(each.first),
             f"{each.samples.middle:,.0f}",
             f"× {_spread(each.penalty)}",
             f"{each.penalty_exponent.middle:+.2f} ({each.penalty_exponent.low:+.2f} to {each.penalty_exponent.high:+.2f})",
@@ -68,7 +69,7 @@ def proxy_sentences(plan: ProxyPlan) -> list[str]:
         return [plan.obstacle, *plan.remarks]
     found = [
         f"{named(best).capitalize() if best.workers == 1 else named(best)} should bring the model of {size} to {plan.target} first, in "
-        f"{show_seconds(best.seconds.middle)} ({between(best.seconds)}). It is the fastest with a probability of {best.first:.0%}"
+        f"{show_seconds(best.seconds.middle)} ({between(best.seconds)}). It is the fastest with a probability of {probable(best.first)}"
         f"{_second(plan, best)}. The model was not trained: smaller ones were, {_sizes(plan)}."
     ]
     return [*found, *plan.remarks, *_doubts(plan)]
@@ -79,7 +80,7 @@ def _second(plan: ProxyPlan, best: ProxyChoice) -> str:
         return ""
     second = plan.choices[1]
     ratio = second.seconds.middle / best.seconds.middle if best.seconds.middle else 1.0
-    return f"; {named(second)} takes {ratio:.2g} times as long, and is the fastest with {second.first:.0%}"
+    return f"; {named(second)} takes {ratio:.2g} times as long, and is the fastest with {probable(second.first)}"
 
 
 def _sizes(plan: ProxyPlan) -> str:
