@@ -53,6 +53,15 @@ def test_a_late_starter_is_not_ruled_out_by_its_beginning() -> None:
     assert late.mean - NINE_OF_TEN * late.deviation < math.log(1000.0)
 
 
+def test_what_a_run_says_and_what_was_known_give_what_is_believed() -> None:
+    prior, own = Needed(3.0, 1.5), Needed(5.0, 0.5)
+    weight = 1 / prior.deviation**2 + 1 / own.deviation**2
+    both = Needed((prior.mean / prior.deviation**2 + own.mean / own.deviation**2) / weight, weight**-0.5)
+    found = both.without(prior)
+    assert (found.mean, found.deviation) == pytest.approx((5.0, 0.5))
+    assert prior.without(prior).deviation > 30
+
+
 def test_a_longer_curve_says_more() -> None:
     found = [
         LearningCurves(TARGET).needed(curve(1000.0, 3.0, 1.0, 0.02, 1, part * 1000.0), part * 1000.0, broad(1000.0)) for part in (0.1, 0.8)

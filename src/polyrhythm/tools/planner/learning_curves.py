@@ -32,25 +32,25 @@ _APART = 0.5
 """Points nearer than so many e-folds of samples do not count as two: what moves one moves the next."""
 _BROAD = 1.5
 """The deviation of the logarithm of the samples where nothing else is known."""
+_NOTHING = 1e-3
+"""The least precision of what a run says."""
 _TRUSTED = 4.0
 """Shapes that were not seen count like so many curves."""
 
 
 @dataclass(frozen=True, slots=True)
 class Needed:
-    """The logarithm of the samples to the target: its `mean`, and its `deviation`, 0 where the run came there."""
+    """The logarithm of the samples to the target: its `mean`, and its `deviation`."""
 
     mean: float
     deviation: float
 
     def without(self, prior: Needed) -> Needed:
-        """What the run itself says, if `prior` was known beforehand."""
-        sharper = max(1 / self.deviation**2 - 1 / prior.deviation**2, 1e-3) if self.deviation else math.inf
-        if sharper == math.inf:
-            return self
-        mean = (self.mean / self.deviation**2 - prior.mean / prior.deviation**2) / sharper
-        kept = 1 / self.deviation**2 - 1 / prior.deviation**2 > 1e-3
-        return Needed(mean if kept else self.mean, math.sqrt(1 / sharper))
+        """What the run itself says, if `prior` was known beforehand: next to nothing where it is no sharper."""
+        own, before = 1 / self.deviation**2, 1 / prior.deviation**2
+        if own - before <= _NOTHING:
+            return Needed(self.mean, math.sqrt(1 / _NOTHING))
+        return Needed((self.mean * own - prior.mean * before) / (own - before), math.sqrt(1 / (own - before)))
 
 
 class LearningCurves:
