@@ -85,6 +85,8 @@ class ProxyPlanner:
     def _give_way(self) -> bool:
         """Leave out the smallest size, which does not come to the target; of three sizes none, but the target is eased."""
         smallest, asked = self.sizes[0], self.scenario.target
+        if not self.trials.done:
+            return False  # there was no time for a run
         if len(self.sizes) > LEAST_SIZES:
             self.refused[size_name(smallest.settings)] = f"it did not come to {asked}"
             self.family = self.trials.family = replace(self.family, sizes=self.sizes[1:])
