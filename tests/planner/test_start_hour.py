@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 import polyrhythm as pr
+from polyrhythm.errors import CompositionError
 from polyrhythm.hardware.fleet import Fleet
 from polyrhythm.hardware.machine_terms import MachineTerms
 from polyrhythm.hardware.price_hours import PriceHours
@@ -53,3 +54,9 @@ def test_a_plan_by_money_says_when_to_begin() -> None:
     assert plan.best.money is not None
     assert any("Begun at 0 h" in remark and "start at 12 h" in remark for remark in plan.remarks), plan.remarks
     assert "Begun at 0 h" in str(pr.plan_text(plan))
+
+
+@pytest.mark.parametrize("hours", [-1.0, 24.0, 25.0])
+def test_a_start_that_is_no_time_of_the_day_is_refused(hours: float) -> None:
+    with pytest.raises(CompositionError, match="no time of the day"):
+        Prices(start=hours * HOUR)

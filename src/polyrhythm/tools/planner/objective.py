@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from polyrhythm.core.settings import checked
 from polyrhythm.errors import CompositionError, unknown
-from polyrhythm.hardware.price_hours import PriceHours
+from polyrhythm.hardware.price_hours import DAY, PriceHours
 
 _HOUR = 3600.0
 _GIGABYTE = 1e9
@@ -35,6 +35,10 @@ class Prices:
     def __post_init__(self) -> None:
         if min(self.worker_hour, self.gigabyte, self.watts or 0.0) < 0:
             raise CompositionError(f"{self!r} cannot be: prices and watts are 0 or more.")
+        if not 0 <= self.start < DAY:
+            raise CompositionError(
+                f"A start at {self.start / _HOUR:g} h is no time of the day: give one from 0 h to below 24 h, such as 20h."
+            )
 
     @property
     def given(self) -> bool:
