@@ -100,6 +100,11 @@ def test_nothing_is_said_or_changed_of_a_run_whose_own_way_was_not_tried() -> No
         assert "How long the run takes as it is, is not known" in advice(run, made)
 
 
+def test_a_run_that_has_met_the_target_is_not_told_to_go_on_for_no_time() -> None:
+    run = recorded(NETWORK, LATE)
+    assert "That is the target already" in advice(run, planner_on(run.network, run.fleet, target="loss=1000", seconds=1.0))
+
+
 def test_without_a_fault_the_run_goes_on_to_the_bits_of_one_that_was_not_looked_at(tmp_path: Path) -> None:
     data()  # whoever calls it first computes it, in virtual time too
     on = pr.Simulator(NETWORK, SLOW)

@@ -80,6 +80,8 @@ def advice(recorded: RecordedRun, planner: Planner) -> str:
     own, best = own_candidate(recorded), best_change(recorded, planner)
     value, target = recorded.value(planner.found.scenario.target), planner.found.scenario.target
     at = "" if value is None else f"The run has come to {target.metric} {value:.4g}. "
+    if value is not None and target.met_by(value):
+        return f"{at}That is the target already: give --to a harder one to learn what would be faster from here."
     if own is None or not planner.found.trainings.get(own):
         return f"{at}{_untried(own, _fastest(recorded, planner), recorded, planner)}"
     now = left_of(own, recorded, planner)
