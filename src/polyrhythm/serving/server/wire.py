@@ -42,17 +42,20 @@ def read_input(body: bytes, kind: str, form: InputForm) -> np.ndarray:
         return _from_bytes(body, form)
     try:
         tensors = _READ.decode(body).inputs
-        if len(tensors) != 1:
-            raise CompositionError(f"The request has {len(tensors)} inputs: give one.")
-        return _converted(tensors[0].data, tensors[0].datatype).reshape(tensors[0].shape)
     except msgspec.MsgspecError as problem:
         raise CompositionError(
             f"The body cannot be read ({problem}): give JSON like "
             '{"inputs": [{"name": "x", "shape": [2], "datatype": "FP32", "data": [0.5, 1.0]}]}, '
             f"or the bytes of the input with the content type {BYTES}."
         ) from problem
+    if len(tensors) != 1:
+        raise CompositionError(f"The request has {len(tensors)} inputs: give one.")
+    try:
+        return _converted(tensors[0].data, tensors[0].datatype).reshape(tensors[0].shape)
     except KeyError as problem:
         raise CompositionError(f"The datatype {problem} is not known: give one of {', '.join(_TYPES)}.") from problem
+    except CompositionError:
+        raise  # it is a ValueError, and a sentence already
     except (ValueError, OverflowError) as problem:
         raise CompositionError(f"The data do not fit their shape or datatype: {problem}.") from problem
 
