@@ -68,7 +68,8 @@ def _print(found: dict[str, LoadReport]) -> None:
     rows = []
     for each in found.values():
         outcomes = ", ".join(f"{outcome} {count}" for outcome, count in each.outcomes.items())
-        shown = [show_seconds(each.seconds[name]) for name in ("p50", "p99")]
+        came = any(each.seconds.values())
+        shown = [show_seconds(each.seconds[name]) if came else "–" for name in ("p50", "p99")]
         rows.append([each.session, str(each.offered), f"{each.good_rate:.1%}", *shown, outcomes])
     print_rows(["session", "requests", "good", "median", "p99", "outcomes"], rows)
     late = max((each.late_sends for each in found.values()), default=0.0)

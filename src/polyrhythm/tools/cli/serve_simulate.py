@@ -16,7 +16,7 @@ from polyrhythm.tools.cli.options import Json, Seed, path_given
 from polyrhythm.tools.cli.serve_options import Machines, Models, Profiles, profiles_path
 
 if TYPE_CHECKING:
-    from polyrhythm.serving import ArrivalProcess, ServedLoad, ServingSession
+    from polyrhythm.serving import ArrivalProcess, ServedLoad, ServingPlan, ServingSession
 
 Seconds = Annotated[float, typer.Option("--seconds", metavar="S", help="How long requests come, in virtual seconds.")]
 Load = Annotated[float, typer.Option("--load", metavar="FACTOR", help="The rates of MODELS are multiplied by it.")]
@@ -142,6 +142,11 @@ def _show(played: ServedLoad, as_json: bool) -> None:
         print_json({"sessions": sessions, "plans": plans, "most_bytes": played.most_bytes, "makespan": played.makespan})
         return
     print_rows(SESSION_COLUMNS, session_rows(played))
-    changes = [f"{reason} at {moment:.0f} s ({len(made.machines)} machines)" for moment, reason, made in played.plans[1:]]
+    changes = [f"{reason} at {moment:.0f} s ({_machines(made)})" for moment, reason, made in played.plans[1:]]
     out = console()
-    out.print(f"\n{len(played.plans[0][2].machines)} machines at first; plans changed: " + ("; ".join(changes) or "never") + ".")
+    out.print(f"\n{_machines(played.plans[0][2])} at first; plans changed: " + ("; ".join(changes) or "never") + ".")
+
+
+def _machines(plan: ServingPlan) -> str:
+    count = len(plan.machines)
+    return f"{count} machine{'s' * (count != 1)}"
