@@ -141,7 +141,7 @@ def test_a_page_and_json_have_the_same_figures(plan: ProxyPlan, tmp_path: Path) 
 def test_a_target_that_small_models_do_not_reach_is_said_and_an_easier_one_taken() -> None:
     found = planned("loss=1e-7", systems=["allreduce"])
     assert found.asked != found.target
-    assert "The proxies do not come to loss 1e-07" in found.remarks[0]
+    assert "The smallest proxy does not come to loss 1e-07" in found.remarks[0]
     assert found.choices or found.obstacle
 
 

@@ -21,8 +21,9 @@ from polyrhythm.tools.planner.space import RATES
 from polyrhythm.tools.pools.pools import Done, Pool
 from polyrhythm.tools.scaling.power_law import LEAST_SIZES
 
-_TUNED_BY, _METHODS_TUNED_BY, _TRAINED_BY = 0.3, 0.45, 0.97
-"""The base's rate is tuned by this part of the time, then those of the methods; all sizes train until the last part."""
+_STARTED_BY, _TUNED_BY, _METHODS_TUNED_BY, _TRAINED_BY = 0.4, 0.5, 0.6, 0.97
+"""The base's rate is tuned at the smallest size, then at others, then those of the methods by these parts of the time that timing leaves;
+all sizes train until the last part."""
 _FIRST_PART = 1 / 4
 """The first run at the smallest size has this part of the JOB's samples."""
 SEEDS = 3
@@ -71,32 +72,31 @@ class ProxyPlanner:
     def run(self) -> None:
         """Make all runs for which there is time. Raises PolyrhythmErrors for a JOB that cannot be run."""
         self._time()
-        first = _FIRST_PART * self.scenario.samples(self.family.batch)
-        while not self.tuning.tune_base(self.sizes, first, _TUNED_BY):
+        first, started = _FIRST_PART * self.scenario.samples(self.family.batch), self.budget.spent() / self.budget.seconds
+        started_by, tuned_by, methods_by = (started + part * (1 - started) for part in (_STARTED_BY, _TUNED_BY, _METHODS_TUNED_BY))
+        while not self.tuning.tune_base(self.sizes, first, started_by, tuned_by):
             if not self._give_way():
                 return
         start = min(self.tuning.tried.get(self.sizes[0].parameters, {}).values(), default=first)
         together, middle = [each for each in self.all_methods if not each.is_alone], min(TUNED_SIZES, len(self.sizes)) - 1
-        self.tuning.tune_methods(together, self.sizes[middle], self._base_at(middle, start), _METHODS_TUNED_BY)
+        self.tuning.tune_methods(together, self.sizes[middle], self._base_at(middle, start), methods_by)
         for seed in self.all_seeds:
             for place in range(len(self.sizes)):
                 self._train(place, seed, start)
 
     def _give_way(self) -> bool:
-        """Leave out the smallest size, which does not come to the target; of three sizes none, but the target is eased."""
+        """Leave out the smallest size, which does not come to the target; of three sizes, or where it had no time to, ease the target."""
         smallest, asked = self.sizes[0], self.scenario.target
-        if not self.trials.done:
-            return False  # there was no time for a run
-        if len(self.sizes) > LEAST_SIZES:
+        if len(self.sizes) > LEAST_SIZES and not self.trials.late:
             self.refused[size_name(smallest.settings)] = f"it did not come to {asked}"
             self.family = self.trials.family = replace(self.family, sizes=self.sizes[1:])
             return True
         if self.trials.target != asked or not self.tuning.ease(smallest):
             return False
+        span = "the time that there is" if self.trials.late else "its longest training"
         self.remarks.append(
-            f"The proxies do not come to {asked}, and the loss of a large model cannot be told from that. What follows is for "
-            f"{self.trials.target}, to which the smallest of three comes; larger proxies, or a longer training by the JOB's settings, may "
-            f"reach {asked}."
+            f"The smallest proxy does not come to {asked} in {span}. What follows is for {self.trials.target}, to which it comes. Larger "
+            f"proxies, a longer --budget, or a longer training by the JOB's settings may reach {asked}."
         )
         return True
 
@@ -127,7 +127,8 @@ class ProxyPlanner:
         size = self.sizes[place]
         base = self._base_at(place, start)
         wanted = [WantedTrial(self.tuning.at(each, size), size.parameters, seed, base * self._penalty(each)) for each in self.all_methods]
-        self.trials.make(wanted, _TRAINED_BY, 4 * max(each.samples for each in wanted))
+        most = 4 * max(each.samples for each in wanted)
+        self.trials.make(wanted, _TRAINED_BY, lambda: most)
 
     def _penalty(self, method: Candidate) -> float:
         """The penalty of a method at the last size at which it is known; 1 where none is."""

@@ -56,6 +56,8 @@ class Trials:
     done: dict[tuple[Candidate, int], TrainedRun] = field(default_factory=dict)
     runs: int = 0
     kept: int = 0
+    late: bool = False
+    """Whether there was no time for some run."""
     target: Target = field(init=False)
 
     def __post_init__(self) -> None:
@@ -67,12 +69,13 @@ class Trials:
         reached = None if found is None or found.error else crossing(found.curve, self.target)
         return math.inf if reached is None else reached
 
-    def make(self, wanted: Iterable[WantedTrial], by: float, most: float = math.inf) -> None:
-        """Make runs, and longer ones of those that did not come to the target, as far as `most` samples."""
+    def make(self, wanted: Iterable[WantedTrial], by: float, most: Callable[[], float]) -> None:
+        """Make runs, and longer ones of those that did not come to the target, as far as `most` samples, which is asked after each
+        round."""
         pending = [(each, _MARGIN * each.samples) for each in wanted]
         while pending:
             work(self.pool, self._tasks(pending, by))
-            pending = [(each, _FURTHER * samples) for each, samples in pending if self._goes_on(each, samples, most)]
+            pending = [(each, _FURTHER * samples) for each, samples in pending if self._goes_on(each, samples, most())]
 
     def _tasks(self, pending: Iterable[tuple[WantedTrial, float]], by: float) -> Iterator[Followed]:
         for each, samples in pending:
@@ -81,7 +84,9 @@ class Trials:
             if known is not None:
                 self.kept += 1
                 self._note(each, known)
-            elif self.budget.left(by) > self.expected(each, samples):
+            elif self.budget.left(by) <= self.expected(each, samples):
+                self.late = True
+            else:
                 yield Trial(self._there(each), each.candidate, each.seed, steps, self.budget.deadline()), partial(self._ended, each, steps)
 
     def ease(self, candidates: Sequence[Candidate], seed: int) -> bool:

@@ -46,15 +46,16 @@ class RateTuning:
             return None
         return float(f"{self.law.at(parameters) * self.factors.get(method, 1.0):.3g}")
 
-    def tune_base(self, sizes: Sequence[SizedModel], samples: float, by: float) -> bool:
-        """Tune the base at the smallest sizes, the first of which takes about so many samples; False where none came to the target."""
+    def tune_base(self, sizes: Sequence[SizedModel], samples: float, first_by: float, by: float) -> bool:
+        """Tune the base at the smallest sizes, the first of which takes about so many samples; False where that missed the target."""
         center = self.own * (self.true / sizes[0].parameters) ** USUAL
         for place, size in enumerate(sizes[:TUNED_SIZES]):
             if place and self.name is not None:
                 center = self._best(sizes[place - 1]) * (sizes[place - 1].parameters / size.parameters) ** USUAL
-            self._try(size, [center * factor for factor in (FACTORS if place else _WIDE)], samples, by)
+            limit = by if place else first_by
+            self._try(size, [center * factor for factor in (FACTORS if place else _WIDE)], samples, limit)
             for _ in range(0 if place else _FURTHER):
-                self._try(size, self._beyond(size), samples, by)
+                self._try(size, self._beyond(size), samples, limit)
             if not self._came(size):
                 break
             samples = min(self.tried[size.parameters].values())
@@ -94,7 +95,7 @@ class RateTuning:
         assert self.law is not None
         rate = self.law.at(size.parameters)
         runs = {(method, factor): self._with(method, size, rate * factor) for method, factors in wanted.items() for factor in factors}
-        self.trials.make([WantedTrial(each, size.parameters, self.seed, samples) for each in runs.values()], by, _FAR * samples)
+        self.trials.make([WantedTrial(each, size.parameters, self.seed, samples) for each in runs.values()], by, lambda: _FAR * samples)
         for (method, factor), each in runs.items():
             if (each, self.seed) in self.trials.done:
                 found[method][factor] = self.trials.samples(each, self.seed)
@@ -105,10 +106,12 @@ class RateTuning:
 
     def _try(self, size: SizedModel, rates: Iterable[float], samples: float, by: float) -> None:
         runs = {rate: self._with(ALONE, size, rate) for rate in (rates if self.name is not None else (0.0,))}
+        if not runs:
+            return
         first = [WantedTrial(each, size.parameters, self.seed, samples) for each in runs.values()]
         found = self.tried.setdefault(size.parameters, {})
-        best = min(found.values(), default=math.inf)
-        self.trials.make(first, by, _WORSE * best)
+        known = min(found.values(), default=math.inf)
+        self.trials.make(first, by, lambda: _WORSE * min(known, *(self.trials.samples(each, self.seed) for each in runs.values())))
         found |= {float(f"{rate:.3g}"): self.trials.samples(each, self.seed) for rate, each in runs.items()}
 
     def _best(self, size: SizedModel) -> float:
