@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,15 @@ def test_what_cannot_be_served_is_a_sentence(folder: Path, polyrhythm: Command, 
     done = polyrhythm("serve", *(folder / word if word.endswith(".toml") else word for word in words))
     assert done.code == 2
     assert said in done.err
+
+
+def test_a_load_that_nothing_answers_is_a_sentence(folder: Path, polyrhythm: Command) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+    done = polyrhythm("serve", "load", folder / "models.toml", "--seconds", "0.2", "--factor", "20", "--url", url)
+    assert done.code == 1
+    assert f"requests to {url} was answered" in done.err
+    assert "polyrhythm serve run" in done.err
 
 
 def test_a_session_that_no_machine_can_answer_in_time_is_refused_with_the_smallest_objective(folder: Path, polyrhythm: Command) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from polyrhythm.errors import CompositionError
+from polyrhythm.errors import CompositionError, RunError
 from polyrhythm.tools.cli.failures import guarded
 from polyrhythm.tools.cli.options import Json, Seed, path_given
 from polyrhythm.tools.cli.serve_options import Models
@@ -54,7 +54,13 @@ def load(
     if unknown := sorted(set(arrivals) - set(by_name)):
         raise CompositionError(f"{trace} has requests for {unknown[0]!r}, and {models} has the sessions {', '.join(by_name)}.")
     due = schedule(OfferedLoad(arrivals, seconds, seed))
-    found = reports(asyncio.run(offer(url.rstrip("/"), due, targets)), targets)
+    requests = asyncio.run(offer(url.rstrip("/"), due, targets))
+    if requests and not any(each.status for each in requests):
+        raise RunError(
+            f"None of {len(requests)} requests to {url} was answered ({requests[0].outcome}): start `polyrhythm serve run` there, "
+            "or give the --url of the server."
+        )
+    found = reports(requests, targets)
     if as_json:
         print_json(found)
         return
