@@ -206,6 +206,16 @@ def test_the_result_of_an_execution_is_reported(seconds: list[float | None], mis
     assert message in sentences(made.answer("over"))[1]
 
 
+def test_bounds_of_a_short_search_that_hold_anything_are_not_said_to_be_kept() -> None:
+    found = findings(workers=(2,))
+    found.trainings = {ONE: {seed: came_in(1.0) for seed in range(3)}}
+    made = planner(found)
+    made.rehearsal.executed[ONE] = Execution([3], [1.1], Interval(1e-6, 1.0, 2e4), "")
+    said = sentences(made.answer("over"))[1]
+    assert "are too wide to say anything: give a longer --budget" in said
+    assert "within" not in said
+
+
 def tried(found: Findings) -> set[Any]:
     """The rates that one machine alone was tried with."""
     return {dict(each.settings).get("learning_rate", 0.05) for each in found.trainings if each.is_alone and found.trainings[each]}

@@ -16,6 +16,8 @@ from polyrhythm.tools.planner.objective import TIME
 _RISKS = {"a straggler": "straggler", "slow links": "slow links"}
 _CREW = {"worker": "lost worker", "first": "lost first", "newcomer": "newcomer"}
 _FEW = 3
+_WIDE = 100.0
+"""Bounds that are so many times apart are no prediction."""
 _WAITS = {"staleness": "more samples"}
 
 
@@ -243,6 +245,8 @@ def _executed(plan: Plan, best: Choice) -> list[str]:
     if done.missed:
         return [f"{text}: {done.missed}."]
     bounds = f"the bounds of the search ({between(done.expected)})"
+    if done.inside and done.expected.high > _WIDE * done.expected.low:
+        return [f"{text}; {bounds} are too wide to say anything: give a longer --budget."]
     return [f"{text}: within {bounds}." if done.inside else f"{text}: outside of {bounds}; those above include it."]
 
 
