@@ -78,9 +78,10 @@ class NextRuns:
         every = [
             each.of(workers) for each in space.first(**factors) for workers in (space.together if not each.machines else (each.workers,))
         ]
-        systems = list(dict.fromkeys(each.system for each in leading if not each.is_alone))[:_SYSTEMS]
-        near = [other for each in leading[:_LEADING] for other in (*space.neighbours(each), *_batches(space, each))]
-        own = list(other_options([next(each for each in leading if each.system == system) for system in systems]))
+        there = [each for each in leading if self.found.cost_of(each) < math.inf]  # of others nothing says that a variant would do better
+        systems = list(dict.fromkeys(each.system for each in there if not each.is_alone))[:_SYSTEMS]
+        near = [other for each in there[:_LEADING] for other in (*space.neighbours(each), *_batches(space, each))]
+        own = list(other_options([next(each for each in there if each.system == system) for system in systems]))
         return [each for each in dict.fromkeys([*every, *leading, *near, *own]) if self.is_possible(each)]
 
     def is_possible(self, candidate: Candidate) -> bool:
