@@ -28,7 +28,7 @@ from polyrhythm.tools.planner.tasks import TIME_IS_UP, TrainingTask
 
 LEEWAY = 1.5
 """A run continues until it has cost so many times what the best did: those that come near the best are ranked, not only refused."""
-_FAR_BEHIND = 4.0
+_FAR_BEHIND = 2.0
 """And so many times what one worker alone takes: then training together does not pay, and how little it does is not asked."""
 
 

@@ -10,7 +10,7 @@ from polyrhythm.tools.planner.beliefs import Belief, Beliefs
 from polyrhythm.tools.planner.candidate import Candidate, Pairs
 from polyrhythm.tools.planner.cells import SampleCell
 from polyrhythm.tools.planner.findings import Findings
-from polyrhythm.tools.planner.shared_curves import SharedCurves
+from polyrhythm.tools.planner.shared_curves import WARM_UP, SharedCurves
 from polyrhythm.tools.planner.space import Space, options_of
 
 _LEADING = 6
@@ -22,9 +22,8 @@ _SURE = (0.3, 1.0)
 """These are so many deviations above the mean."""
 MOST = 16.0
 """But at most so many times the JOB's samples."""
-_FEW_STEPS = 4
-_WARM_UP = 24
-"""The first run of a system has so many steps: more where codecs may warm up."""
+_FEW_STEPS = 6
+"""The first run of a system has so many steps, or those of two exchanges."""
 _START = 0.05
 """The seconds by the clock that every run takes to begin and to end, at the least."""
 _FURTHER = 1.5
@@ -165,7 +164,9 @@ class NextRuns:
             return False
         if training is None or training.end is not None:
             return True
-        return not (training.error or training.cut or training.over or self.found.least(candidate) > self.found.worth)
+        settled = training.limit >= WARM_UP or self.shared.cells.lockstep(candidate) is not None
+        dear = settled and self.found.least(candidate) > self.found.worth
+        return not (training.error or training.cut or training.over or dear)
 
     def _first(self, candidate: Candidate) -> float:
         """The samples of its first run: enough for a few exchanges, and for whole epochs where it has to have these."""
@@ -173,7 +174,7 @@ class NextRuns:
         if key not in self._least:
             found = self.shared.cells.lockstep(candidate)
             between = found.clocks[0] if found is not None and found.clocks else 1
-            steps = max(_FEW_STEPS, 2 * between + 1) if found is not None else _WARM_UP
+            steps = max(_FEW_STEPS, 2 * between + 1) if between > 1 else _FEW_STEPS
             self._least[key] = steps, self.found.shortest(candidate)
         steps, shortest = self._least[key]
         return max(float(steps * candidate.workers * self.found.batch(candidate)), shortest)

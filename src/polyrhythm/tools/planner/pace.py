@@ -11,7 +11,7 @@ from polyrhythm.tools.planner.candidate import Candidate
 from polyrhythm.tools.planner.measured import CurvePoint, TrainedRun
 from polyrhythm.tools.planner.objective import Spent
 
-_OWN = 0.05
+OWN_PACE = 0.05
 """The deviation of the logarithm of a cost that own steps have shown."""
 _BY_WORKERS = 0.7
 """Exchanges take longer with a power of the number of workers, where other numbers were not timed."""
@@ -28,15 +28,15 @@ class StepPace:
     begun: tuple[float, float, float]
     seconds: float
     nbytes: float
-    deviation: float = _OWN
+    deviation: float = OWN_PACE
 
     @staticmethod
-    def of(training: TrainedRun, per_step: float) -> StepPace:
+    def of(training: TrainedRun, per_step: float, deviation: float = OWN_PACE) -> StepPace:
         """The pace of a run in which all workers together take so many samples a step: that of its later part."""
         begun = training.begun if training.begun[2] < training.samples else (0.0, 0.0, 0.0)
         since = training.later if begun[2] < training.later[2] < training.samples else begun
         steps = (training.samples - since[2]) / per_step
-        return StepPace(begun, (training.seconds - since[0]) / steps, (training.nbytes - since[1]) / steps)
+        return StepPace(begun, (training.seconds - since[0]) / steps, (training.nbytes - since[1]) / steps, deviation)
 
     def spent(self, samples: float, per_step: float, workers: int) -> Spent:
         """What so many samples take."""
@@ -48,17 +48,19 @@ class StepPace:
 class Paces:
     """The paces of candidates, from the `runs` of all.
 
-    `per_step` says how many samples a step of all workers has, `computing` the seconds that a worker computes for it.
+    `per_step` says how many samples a step of all workers has, `computing` the seconds that a worker computes for it, and `error` the
+    deviation of what a run has shown.
     """
 
     runs: Iterable[tuple[Candidate, TrainedRun]]
     per_step: Callable[[Candidate], float]
     computing: Callable[[Candidate], float]
+    error: Callable[[Candidate, TrainedRun], float]
     _known: dict[Candidate, StepPace] = field(init=False)
 
     def __post_init__(self) -> None:
         timed = [(each, training) for each, training in self.runs if training.samples > 0 and not training.error]
-        self._known = {each: StepPace.of(training, self.per_step(each)) for each, training in timed}
+        self._known = {each: StepPace.of(training, self.per_step(each), self.error(each, training)) for each, training in timed}
 
     def of(self, candidate: Candidate) -> StepPace:
         """The pace of a candidate, as far as is known."""
@@ -78,14 +80,14 @@ class Paces:
         exchange = max(0.0, pace.seconds - self.computing(other)) * scale
         apart = _FROM_OTHERS * abs(math.log(ratio)) + (0.3 if candidate.machines != other.machines else 0.0)
         begun = pace.begun[0] * scale, pace.begun[1] * ratio, pace.begun[2] * ratio
-        return StepPace(begun, self.computing(candidate) + exchange, pace.nbytes * ratio, math.hypot(_OWN, apart))
+        return StepPace(begun, self.computing(candidate) + exchange, pace.nbytes * ratio, math.hypot(pace.deviation, apart))
 
     def _like_others(self, candidate: Candidate, known: dict[Candidate, StepPace]) -> StepPace:
         """The pace of a system of which nothing was timed: the median of the others'."""
         others = [each for each in known if not each.is_alone]
         computing = self.computing(candidate)
         if not others or candidate.is_alone:
-            return StepPace((0.0, 0.0, 0.0), computing, 0.0, _OWN if candidate.is_alone else _FROM_SYSTEMS)
+            return StepPace((0.0, 0.0, 0.0), computing, 0.0, OWN_PACE if candidate.is_alone else _FROM_SYSTEMS)
         paces = [self._like(candidate, each, known[each]) for each in others]
         begun = min(each.begun for each in paces)
         middle = math.exp(median(math.log(max(each.seconds, 1e-12)) for each in paces))

@@ -10,7 +10,12 @@ from polyrhythm.tools.planner.cells import Cells
 from polyrhythm.tools.planner.chosen_machines import ChosenMachines
 from polyrhythm.tools.planner.findings import Findings
 from polyrhythm.tools.planner.measured import TrainedRun
-from polyrhythm.tools.planner.pace import Paces, carried_over
+from polyrhythm.tools.planner.pace import OWN_PACE, Paces, carried_over
+
+WARM_UP = 24
+"""Codecs and consistencies that warm up have done so after as many steps."""
+_WARMING = 0.5
+"""The deviation of the logarithm of a pace before that."""
 
 
 @dataclass(slots=True)
@@ -46,7 +51,11 @@ class SharedCurves:
 
     def paces(self) -> Paces:
         """What samples cost each candidate, from all runs under the first seed."""
-        return Paces(self._own_runs(), lambda each: float(each.workers * self.found.batch(each)), self.computing)
+        return Paces(self._own_runs(), lambda each: float(each.workers * self.found.batch(each)), self.computing, self._error)
+
+    def _error(self, candidate: Candidate, training: TrainedRun) -> float:
+        """The deviation of the pace that a run has shown: large where few steps may be those of a warm-up."""
+        return OWN_PACE if training.limit >= WARM_UP or self.cells.lockstep(candidate) is not None else _WARMING
 
     def computing(self, candidate: Candidate) -> float:
         """The seconds that the slowest of its machines computes for a step."""
