@@ -48,8 +48,9 @@ class Lockstep:
             if not exchange.ends_alike or exchange.order_matters:
                 return None
             levels = [_of_level(level, strategy, workers) for level in exchange.levels]
-            if len(levels) > 1 and any(each is None or each.merge is not None or not each.every_step for each in levels[:-1]):
-                return None  # groups have their own scales, or steps apart
+            scaled = any(each is None or each.merge is not None for each in levels[:-1])
+            if len(levels) > 1 and (scaled or not all(each is not None and each.every_step for each in levels)):
+                return None  # groups have their own scales, or what their members exchange more often
             classes.add(levels[-1])
         return classes.pop() if len(classes) == 1 else None
 
