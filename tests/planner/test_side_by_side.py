@@ -54,5 +54,5 @@ def test_a_plan_says_that_gradients_were_computed_at_once() -> None:
                 (model(x) - 2 * x).square().mean().backward()
                 optimizer.step()
 
-    plan = pr.plan(train, "loss=0.1", network="slow", workers=(2,), systems=["allreduce"], budget=1)
+    plan = pr.plan(train, "loss=0.1", network="slow", workers=(2,), systems=["allreduce"], budget=20)
     assert "Gradients of several workers were computed at once" in pr.plan_text(plan)

@@ -70,7 +70,8 @@ def seen_elsewhere(model: nn.Module) -> list[str]:
 
 
 def _is_seen(parameter: Tensor) -> bool:
-    return parameter.nbytes == parameter.untyped_storage().nbytes() and holders_of_storage(parameter) > 1
+    alone = parameter.nbytes == parameter.untyped_storage().nbytes()
+    return alone and holders_of_storage(parameter) > 1 and common_vector([parameter]) is None
 
 
 def _distinct(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
