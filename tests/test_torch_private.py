@@ -620,6 +620,20 @@ def test_hooks_of_saved_tensors_are_seen() -> None:
         assert gradient_sharing.has_saved_tensor_hooks()
 
 
+@uses("number_of_tensor", "torch.ops.aten._local_scalar_dense")
+def test_the_number_of_a_tensor_is_read_by_one_operation() -> None:
+    seen: list[object] = []
+
+    class Seeing(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            seen.append(func)
+            return func(*args, **(kwargs or {}))
+
+    with Seeing():
+        assert torch.ones(()).item() == 1.0
+    assert seen[-1] is one_process.number_of_tensor.default
+
+
 def test_every_function_has_a_test() -> None:
     body = [each for module in MODULES for each in ast.parse(inspect.getsource(module)).body]
     functions = {each.name for each in body if isinstance(each, ast.FunctionDef)}

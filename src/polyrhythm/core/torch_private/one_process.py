@@ -22,6 +22,8 @@ NormBase: Any = needed(torch.nn.modules.batchnorm, "_NormBase")
 """These, and those with statistics of instances."""
 flash_attention_on_cpu: Any = needed(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu")
 """The operation that `scaled_dot_product_attention` is on the CPU; of tensors without memory torch takes another one."""
+number_of_tensor: Any = needed(torch.ops.aten, "_local_scalar_dense")
+"""The operation that `Tensor.item()` and `float(tensor)` are."""
 version: Callable[[Tensor], int] = attrgetter("_version")
 """`Tensor._version`, which counts in-place writes: the only sign that user code has written to a gradient, weight or buffer."""
 

@@ -17,6 +17,7 @@ from polyrhythm.core.job_files.settings import Train
 from polyrhythm.core.simulator import Instant, Simulator
 from polyrhythm.core.simulator.counting import OperationCounter
 from polyrhythm.core.tensors import Layout
+from polyrhythm.core.torch_private.one_process import number_of_tensor
 from polyrhythm.core.training.run import attempt
 from polyrhythm.core.training.worker import Worker
 from polyrhythm.errors import CompositionError, PolyrhythmError
@@ -120,7 +121,7 @@ class _ShapesOnly(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None) -> Any:
         named = kwargs or {}
         if any(each.is_meta for each in tree_leaves((args, named)) if isinstance(each, Tensor)):
-            if func is torch.ops.aten._local_scalar_dense.default:
+            if func is number_of_tensor.default:
                 return 0.0  # such as a loss that is reported
             args, named = tree_map(_on_meta, (args, named))
         return func(*args, **named)
