@@ -145,3 +145,13 @@ def test_a_model_that_another_run_has_trained_can_be_attached_again() -> None:
 
     for _ in range(2):
         run(train, workers=1, strategy="allreduce", on=RUNTIMES["simulator"], seed=5)
+
+
+def test_a_model_of_one_parameter_that_another_run_has_trained_is_not_reported() -> None:
+    model = nn.Linear(8, 1, bias=False)
+
+    def train(worker: Any) -> None:
+        worker.attach(model, torch.optim.SGD(model.parameters(), lr=0.1))
+
+    for _ in range(2):
+        run(train, workers=1, on=RUNTIMES["simulator"])

@@ -71,7 +71,11 @@ def seen_elsewhere(model: nn.Module) -> list[str]:
 
 def _is_seen(parameter: Tensor) -> bool:
     alone = parameter.nbytes == parameter.untyped_storage().nbytes()
-    return alone and holders_of_storage(parameter) > 1 and common_vector([parameter]) is None
+    return alone and holders_of_storage(parameter) > 1 and not _is_laid(parameter)
+
+
+def _is_laid(tensor: Tensor) -> bool:
+    return address_of_storage(tensor) in {address_of_storage(flat) for flat in _LAID}
 
 
 def _distinct(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
@@ -103,7 +107,7 @@ def _refuse_holder(aliases: list[tuple[str, Tensor]]) -> None:
     """Refuse a parameter that is part of a larger tensor in use. If nobody holds that any more it is harmless: some layers are made so."""
     name, first = aliases[0]
     part = len(aliases) > 1 or first.nbytes < first.untyped_storage().nbytes()
-    if part and holders_of_storage(first) > len(aliases) and address_of_storage(first) not in {address_of_storage(flat) for flat in _LAID}:
+    if part and holders_of_storage(first) > len(aliases) and not _is_laid(first):
         raise CompositionError(
             f"{name} is a part of a larger tensor that is still in use, and worker.attach would give it separate memory, so that the two "
             "would have nothing to do with each other any more: give the parameter a copy (`.clone()`), or write to the parameter itself."
