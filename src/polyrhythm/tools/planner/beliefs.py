@@ -76,8 +76,8 @@ class Beliefs:
         self.between_seeds = self._between(runs)
         curves = LearningCurves(found.scenario.target, [each.curve[: each.reached + 1] for each in map(_whole, runs.values()) if each])
         seen = {cell: needed for cell, own in runs.items() if (needed := self._needed(own, curves)) is not None}
-        terms = {cell: cells.terms(each, space) for each, cell in zip(self.pool, self._cells, strict=True)}
         every = [cells.terms(each, space) for each in self.pool]
+        terms = dict(zip(self._cells, every, strict=True))
         self._law = SamplesLaw(found.samples, [Observation(terms[cell], needed) for cell, needed in seen.items()], every)
         self._own = seen
         self._judge(every, runs)

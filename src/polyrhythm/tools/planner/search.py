@@ -149,13 +149,13 @@ class Search:
 
     def _settle(self) -> None:
         """Why each system that did not come to the target is not among the choices."""
-        found, late = self.found, self.budget.left(_SEARCHED_BY) <= 0
-        found.refused.update({each: why for each, why in self.next_runs.skipped.items() if each.system not in self._systems()})
+        found, late, there = self.found, self.budget.left(_SEARCHED_BY) <= 0, self._systems()
+        found.refused.update({each: why for each, why in self.next_runs.skipped.items() if each.system not in there})
         if (found.best == math.inf and found.cost_of(found.best_alone) == math.inf) or not found.measured:
             return
         for candidate in self.next_runs.pool([]):
             training = found.training(candidate)
-            known = candidate.system in self._systems() or any(each.system == candidate.system for each in found.refused)
+            known = candidate.system in there or any(each.system == candidate.system for each in found.refused)
             if known or (training is None and candidate.is_alone):
                 continue
             found.refused[candidate] = self._reason(candidate, training, late)
