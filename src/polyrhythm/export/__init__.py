@@ -8,8 +8,9 @@ Names are imported when they are first used: a machine that only predicts does n
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from polyrhythm.core.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from polyrhythm.export.budget import DeviceBudget as DeviceBudget
@@ -47,12 +48,7 @@ _HOMES = {name: f"polyrhythm.export.{place}" for place, names in _PLACES.items()
 __all__ = sorted(_HOMES)
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'polyrhythm.export' has no attribute {name!r}")
-    value = getattr(importlib.import_module(_HOMES[name]), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy_names(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:

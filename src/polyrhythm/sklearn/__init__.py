@@ -6,8 +6,9 @@ setting is one, so that searches can vary it. scikit-learn is imported when the 
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from polyrhythm.core.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from polyrhythm.sklearn.classifier import Classifier as Classifier
@@ -23,12 +24,7 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'polyrhythm.sklearn' has no attribute {name!r}")
-    value = getattr(importlib.import_module(_HOMES[name]), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy_names(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:

@@ -54,14 +54,7 @@ class Planning:
         """Make the plan, keep it, and print it; what is known by then if it is interrupted."""
         with reserved(as_json), prepared(self.typed) as loaded, board(1, self.watched) as line:
             plan = self._made(loaded, line)
-        if self.out is not None:
-            atomic.write(self.out / PLAN, msgspec.json.encode(plan))
-        if as_json:
-            print_json(plan)
-        else:
-            show(plan, console())
-        if self.out is not None:
-            notice(f"the plan is in {write(plan, self.out / PAGE, self.asked)}")
+        give(plan, self.out, self.asked, as_json)
         return plan
 
     def _made(self, loaded: Prepared, line: ProgressLine) -> Plan:
@@ -126,3 +119,15 @@ def _kept_for(job: str) -> Path:
     directory = cache / "polyrhythm" / where
     directory.mkdir(parents=True, exist_ok=True)
     return directory
+
+
+def give(plan: Plan, out: Path | None, asked: str, as_json: bool) -> None:
+    """Print a plan, and keep it below `out` with its page, on which `asked` is the command that makes it again."""
+    if out is not None:
+        atomic.write(out / PLAN, msgspec.json.encode(plan))
+    if as_json:
+        print_json(plan)
+    else:
+        show(plan, console())
+    if out is not None:
+        notice(f"the plan is in {write(plan, out / PAGE, asked)}")

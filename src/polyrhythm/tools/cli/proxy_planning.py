@@ -6,20 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
-
-from polyrhythm.core import atomic
 from polyrhythm.core.records.job_output import kept_out
 from polyrhythm.core.records.progress import board
-from polyrhythm.tools.cli.failures import notice
-from polyrhythm.tools.cli.output import console, print_json, reserved
-from polyrhythm.tools.cli.planning import PAGE, PLAN
+from polyrhythm.tools.cli.output import reserved
+from polyrhythm.tools.cli.planning import give
 from polyrhythm.tools.cli.prepare import Typed, prepared
 from polyrhythm.tools.planner.answer import Plan
-from polyrhythm.tools.planner.page import write
 from polyrhythm.tools.planner.plan import PlanRequest
 from polyrhythm.tools.planner.proxy.proxy_request import ProxyPlanning, ProxyRequest
-from polyrhythm.tools.planner.table import show
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +34,5 @@ class TypedProxyPlan:
             invocation = self.request.invocation(self.typed.job, self.typed.arguments)
             pool = self.request.pool_with(line)
             plan = ProxyPlanning(request, loaded.train, self.typed.job, pool, invocation, loaded.facts, line.remark).plan()
-        if self.out is not None:
-            atomic.write(self.out / PLAN, msgspec.json.encode(plan))
-        if as_json:
-            print_json(plan)
-        else:
-            show(plan, console())
-        if self.out is not None:
-            notice(f"the plan is in {write(plan, self.out / PAGE, self.asked)}")
+        give(plan, self.out, self.asked, as_json)
         return plan

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from polyrhythm.core.units import show_seconds
 from polyrhythm.tools.planner.answer import Plan
+from polyrhythm.tools.planner.how_to_run import show_commands
 from polyrhythm.tools.planner.proxy.proxy_table import show_proxy
 from polyrhythm.tools.planner.words import columns, row, ruled_out, sentences
 
@@ -35,10 +36,8 @@ def show(plan: Plan, console: Console) -> None:
         if left_out:
             console.print(Text(f"Left out, as the terminal is narrow: {', '.join(left_out)}."), style="dim")
         best = plan.choices[0]
-        lines = (("Run it:         ", best.command), ("In virtual time:", best.rehearsal), ("In Python:      ", best.code))
-        for name, line in lines if best.sure else ():
-            if line:
-                console.print(Text(f"{name} {line}"), soft_wrap=True)  # a command stays in one line, to be copied
+        if best.sure:
+            show_commands(best, console)
     if plan.refused:
         console.print(Text("Ruled out:"))
         for line in ruled_out(plan):

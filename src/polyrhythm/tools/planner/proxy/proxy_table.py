@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from polyrhythm.core.units import show_seconds
+from polyrhythm.tools.planner.how_to_run import show_commands
 from polyrhythm.tools.planner.proxy.proxy_plan import ProxyPlan
 from polyrhythm.tools.planner.proxy.proxy_words import (
     CHOICE_COLUMNS,
@@ -35,13 +36,8 @@ def show_proxy(plan: ProxyPlan, console: Console) -> None:
         if rows:
             console.print()
             console.print(_table(columns, rows))
-    best = plan.best
-    lines = (
-        () if best is None else (("Run it:         ", best.command), ("In virtual time:", best.rehearsal), ("In Python:      ", best.code))
-    )
-    for name, line in lines:
-        if line:
-            console.print(Text(f"{name} {line}"), soft_wrap=True)  # a command stays in one line, to be copied
+    if plan.best is not None:
+        show_commands(plan.best, console)
     if plan.refused:
         console.print(Text("Left out:"))
         for line in refused_lines(plan):
