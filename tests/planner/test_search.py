@@ -176,3 +176,15 @@ def test_measured_steps_correct_the_prediction(factor: float) -> None:
     assert all(choice.energy == pytest.approx(watts * choice.workers * choice.seconds.middle) for choice in corrected.choices)
     assert [choice.cost for choice in corrected.choices] == sorted(choice.cost for choice in corrected.choices)
     assert {choice.name: choice.seconds.middle / (choice.corrected or 1.0) for choice in corrected.choices} == pytest.approx(before)
+
+
+def test_a_map_has_two_systems_also_where_the_search_was_sure_after_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("polyrhythm.tools.planner.search.SURE", 0.0)
+    made = planner(findings(("allreduce", "sparknet", "ssp"), (2,)), 60.0)
+    made.plan()
+    assert made.search.ended
+    together = {each.system for each in made.found.ranked() if not each.is_alone}
+    [bandwidth, latency] = made.maps(30.0)
+    assert len(together) < 2 <= len(bandwidth.systems)
+    assert bandwidth.cells
+    assert latency.cells

@@ -23,6 +23,8 @@ from polyrhythm.tools.planner.scenario import Scenario
 from polyrhythm.tools.pools.pools import Done, Pool, RunTask
 
 FACTORS = (0.1, 0.3, 1.0, 3.0, 10.0)
+COMPARED = 2
+"""A map is of so many systems or more."""
 _SYSTEMS = 4
 _STEPS = 20
 _MOST_STEPS = 64
@@ -81,7 +83,7 @@ class PhaseMaps:
         """Maps over bandwidths and over latencies, of the first few of `leading`."""
         reached = [*leading, *sorted(self.found.trainings, key=self.found.cost_of)]
         chosen = first_of_each([each for each in reached if self._joins(each)])[:_SYSTEMS]
-        if len(chosen) < 2:
+        if len(chosen) < COMPARED:
             return []
         counts = self._counts()
         own = [(each, "bandwidth", 1.0) for each in chosen]

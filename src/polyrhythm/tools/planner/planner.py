@@ -21,7 +21,7 @@ from polyrhythm.tools.planner.interruptions import Interruptions
 from polyrhythm.tools.planner.invocation import Invocation
 from polyrhythm.tools.planner.machine_costs import interruptions_of
 from polyrhythm.tools.planner.outlook import Outlook
-from polyrhythm.tools.planner.phase_map import PhaseMaps
+from polyrhythm.tools.planner.phase_map import COMPARED, PhaseMaps
 from polyrhythm.tools.planner.predictions import Predictions
 from polyrhythm.tools.planner.rehearsal import Rehearsal, within
 from polyrhythm.tools.planner.search import Search
@@ -194,7 +194,9 @@ class Planner:
 
     def maps(self, seconds: float) -> list[PhaseMap]:
         """Maps of the systems that would win elsewhere, made within so many further seconds."""
-        return PhaseMaps(self.found, self.pool, Budget(seconds, self.budget.now, self.budget.day).left).maps(self.leading())
+        limit = Budget(seconds, self.budget.now, self.budget.day)
+        self.search.follow(COMPARED, (self.budget.spent() + seconds) / self.budget.seconds)
+        return PhaseMaps(self.found, self.pool, limit.left).maps(self.leading())
 
     def leading(self) -> list[Candidate]:
         """The best candidate of each system, the best first: by the median over seeds, and those extrapolated last.

@@ -12,7 +12,7 @@ from polyrhythm.core.units import show_seconds
 from polyrhythm.tools.planner.alone import AloneTuning, Wanted
 from polyrhythm.tools.planner.beliefs import Beliefs
 from polyrhythm.tools.planner.budget import Budget
-from polyrhythm.tools.planner.candidate import Candidate
+from polyrhythm.tools.planner.candidate import Candidate, first_of_each
 from polyrhythm.tools.planner.cells import SampleCell
 from polyrhythm.tools.planner.certainty import probable
 from polyrhythm.tools.planner.findings import LEEWAY, Findings
@@ -209,6 +209,19 @@ class Search:
         if found.real_seconds(candidate, patient) <= _SMALL_PART * self.budget.left():
             return patient
         return found.steps(candidate, _AGAIN * needed)
+
+    def follow(self, systems: int, until: float) -> None:
+        """Run the likeliest of the other systems until so many have come to the target together: a search may be sure before they do."""
+        found, beliefs = self.found, self.beliefs
+        others = [each for each in beliefs.pool if not each.is_alone and found.fits(each)]
+        for each in first_of_each(sorted(others, key=lambda each: beliefs.of(each).mean)):
+            there = {other.system for other in found.ranked() if not other.is_alone}
+            if len(there) >= systems:
+                return
+            training, samples = found.training(each), beliefs.of(each).samples
+            if each.system not in there and (training is None or not training.error):
+                most = min(samples.mean + samples.deviation, math.log(MOST * found.samples))
+                self.make([(each, found.scenario.seed, found.steps(each, math.exp(most)), math.inf)], until, until)
 
     def make(self, wanted: Iterable[Wanted], until: float, off: float = 1.0) -> None:
         """Run candidates where no run is known that went as far: none begins after part `until` of the time, or ends after part `off`."""
