@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import polyrhythm as pr
@@ -17,6 +17,7 @@ from .test_lost_seats import MICRO, STEPS, crash, simulated, train
 
 
 @given(st.lists(st.floats(0.1, 9.0), min_size=3, max_size=9), st.integers(1, 3), st.integers(1, 3), st.integers(0, 14))
+@example([4.606852562610773] * 3, 1, 2, 1)  # one pipeline of three and three of one take as many, up to rounding
 @settings(deadline=None, max_examples=60)
 def test_any_number_of_workers_is_covered_by_the_best_pipelines(costs: list[float], least: int, copies: int, more: int) -> None:
     if 2 * least - 1 > len(costs):

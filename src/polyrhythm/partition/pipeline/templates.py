@@ -24,6 +24,14 @@ class PipelineTemplate:
         return len(self.stages.steps)
 
 
+@dataclass(frozen=True, slots=True)
+class _Cover:
+    """Pipelines that together take `rate` micro-batches in a second."""
+
+    rate: float
+    pipelines: tuple[PipelineTemplate, ...]
+
+
 @dataclass(frozen=True)
 class PipelineTemplates:
     """The best pipeline of each number of workers from `least` to `most`, for steps that take `costs` seconds.
@@ -73,18 +81,21 @@ class PipelineTemplates:
 
     def cover(self, workers: int) -> tuple[PipelineTemplate, ...]:
         """The pipelines that together take most micro-batches in a second, of all of the workers. Raises CompositionError for too few."""
-        best: list[tuple[float, tuple[PipelineTemplate, ...]] | None] = [(0.0, ())]
+        if workers < self.least * self.copies:
+            raise CompositionError(
+                f"{workers} workers are too few for {self.copies} pipelines of {self.least}: start the run again when there are "
+                f"{self.least * self.copies}, or with copies=1."
+            )
+        best = [{0: _Cover(0.0, ())}]  # by numbers of workers, then of pipelines, of which more than `copies` count as so many
         for count in range(1, workers + 1):
-            found = [
-                (before[0] + 1 / template.seconds, (*before[1], template))
-                for template in self.templates
-                if template.workers <= count and (before := best[count - template.workers]) is not None
-            ]
-            best.append(max(found, key=lambda each: (each[0], len(each[1])), default=None))
-        chosen = best[workers] if workers >= self.least * self.copies else None
-        if chosen is None or len(chosen[1]) < self.copies:
-            chosen = self._in_copies(workers)
-        return tuple(sorted(chosen[1], key=lambda each: -each.workers))
+            found: dict[int, _Cover] = {}
+            for template in self.templates[: max(0, count - self.least + 1)]:
+                for pipelines, before in best[count - template.workers].items():
+                    more = _Cover(before.rate + 1 / template.seconds, (*before.pipelines, template))
+                    enough = min(pipelines + 1, self.copies)
+                    found[enough] = max(more, found.get(enough, more), key=lambda each: (each.rate, len(each.pipelines)))
+            best.append(found)
+        return tuple(sorted(best[workers][self.copies].pipelines, key=lambda each: -each.workers))
 
     def covering_mesh(self, workers: int, axis: str = "pp", across: str = "dp") -> tuple[Mesh, StagesByReplica]:
         """The mesh of the pipelines of `cover`, which uses all of the workers, and its division. Raises CompositionError for too few."""
@@ -92,17 +103,6 @@ class PipelineTemplates:
         division = StagesByReplica(tuple(template.stages for template in chosen))
         sizes: dict[str, Size] = {across: len(chosen), axis: tuple(template.workers for template in chosen)}
         return Mesh(**sizes), division
-
-    def _in_copies(self, workers: int) -> tuple[float, tuple[PipelineTemplate, ...]]:
-        """As many pipelines as there have to be, as equal as they can be."""
-        share, rest = divmod(workers, self.copies)
-        if share < self.least:
-            raise CompositionError(
-                f"{workers} workers are too few for {self.copies} pipelines of {self.least}: start the run again when there are "
-                f"{self.least * self.copies}, or with copies=1."
-            )
-        found = [self.templates[share + (k < rest) - self.least] for k in range(self.copies)]
-        return sum(1 / each.seconds for each in found), tuple(found)
 
     def mesh(self, workers: int, axis: str = "pp", across: str = "dp") -> tuple[Mesh, GivenStages]:
         """The mesh of equal pipelines with the most micro-batches in a second, and its division; it may leave some workers out.
