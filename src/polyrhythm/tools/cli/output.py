@@ -58,17 +58,18 @@ def print_steps(outcomes: Sequence[Outcome]) -> None:
 
 
 def print_rows(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table without lines."""
-    from rich.table import Table
+    """A table without lines, of the columns that hold something; nothing without rows."""
+    from polyrhythm.tools.report.filled import only_filled
 
-    table = Table(*columns, box=None, pad_edge=False, header_style="bold")
-    for row in rows:
-        table.add_row(*row)
-    console().print(table)
+    if rows:
+        _print_table(*only_filled(columns, rows))
 
 
 def print_beside(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """The rows as columns beside each other, in as many tables as the width of the terminal needs: nothing is cut."""
+    from polyrhythm.tools.report.filled import only_filled
+
+    columns, rows = only_filled(columns, rows)
     out = console()
     names = max(len(name) for name in columns)
     kept: list[Sequence[str]] = []
@@ -87,7 +88,16 @@ def print_beside(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 def _print_columns(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """One table with a name at the beginning of each line, and a column for each row."""
     lines = list(zip(columns, *rows, strict=True))
-    print_rows(lines[0], lines[1:])
+    _print_table(lines[0], lines[1:])
+
+
+def _print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    from rich.table import Table
+
+    table = Table(*columns, box=None, pad_edge=False, header_style="bold")
+    for row in rows:
+        table.add_row(*row)
+    console().print(table)
 
 
 def print_grid(grid: Grid) -> None:

@@ -149,22 +149,17 @@ def _status(error: PolyrhythmError) -> int:
 
 def _show_communication(outcome: Outcome) -> None:
     """Print what each rank communicated, by mesh axis and line."""
-    from rich.table import Table
-
-    from polyrhythm.tools.cli.output import console
+    from polyrhythm.tools.cli.output import console, print_rows
     from polyrhythm.tools.report.communication import communication_table
     from polyrhythm.tools.report.series import series_of
 
     found = communication_table(series_of([outcome])[0], _LINES)
     if not found.rows:
         return
-    shown = Table(*found.columns, box=None, pad_edge=False, header_style="bold")
-    for row in found.rows:
-        shown.add_row(*row)
     out = console()
     out.print()
     out.print("For each rank, what it waited for longest first:")
-    out.print(shown)
+    print_rows(found.columns, found.rows)
     if found.remark:
         out.print(found.remark)
 

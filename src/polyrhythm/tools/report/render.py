@@ -14,6 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from polyrhythm.core import atomic
 from polyrhythm.core.records.outcome import versions
 from polyrhythm.tools.report import panels
+from polyrhythm.tools.report.filled import filled
 from polyrhythm.tools.report.series import DARK, LIGHT
 
 
@@ -49,6 +50,7 @@ def _templates() -> Environment:
     made = Environment(
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
     )
+    made.filters["filled"] = filled
     made.policies["json.dumps_kwargs"] = {"sort_keys": True, "separators": (",", ":"), "ensure_ascii": False}
     return made
 

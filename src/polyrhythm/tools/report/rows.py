@@ -10,6 +10,7 @@ from polyrhythm.core.kernel.events import CrewChanged, Restarted
 from polyrhythm.core.records.metrics import Target, metrics_of, show_metric
 from polyrhythm.core.records.outcome import Outcome
 from polyrhythm.core.units import show_bytes, show_seconds, show_window
+from polyrhythm.tools.report.filled import only_filled
 from polyrhythm.tools.report.repeats import Repeats, repeats_of
 from polyrhythm.tools.report.series import Series, crowds, is_virtual
 
@@ -31,7 +32,8 @@ class Sheet:
 def sheet(group: Sequence[Series], target: Target | None) -> Sheet:
     """The cells of runs in one runtime: soonest to the target first, or soonest to end; those that failed last.
 
-    Runs that differ in their seed alone are one row of medians, each with the least and the greatest value where they differ.
+    Runs that differ in their seed alone are one row of medians, each with the least and the greatest value where they differ. Columns in
+    which no run has anything are left out.
     """
     metrics = metrics_of(one.outcome for one in group)[:_SHOWN_METRICS]
     mixed = len(crowds(group)) > 1
@@ -39,7 +41,7 @@ def sheet(group: Sequence[Series], target: Target | None) -> Sheet:
     columns = ["system", *(["workers"] if mixed else []), *([f"to {target}"] if target is not None else [])]
     columns += ["virtual time" if is_virtual(group[0].outcome) else "time", "bytes sent", *metrics, "messages", "steps", "samples"]
     order = sorted(repeats_of(group), key=lambda one: _rank(one, target))
-    rows = [_cells(one, metrics, mixed, target) for one in order]
+    columns, rows = only_filled(columns, [_cells(one, metrics, mixed, target) for one in order])
     return Sheet(columns, rows, [one.first for one in order], [text for one in order for run in one.runs for text in _remarks(run)])
 
 
