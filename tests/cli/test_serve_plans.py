@@ -59,7 +59,7 @@ def test_a_plan_is_a_table_with_what_breaks_first(polyrhythm: Any, files: tuple[
 
 def test_a_plan_is_written_and_another_begins_with_it(polyrhythm: Any, files: tuple[str, ...], tmp_path: Path) -> None:
     kept = tmp_path / "plan.json"
-    assert polyrhythm("serve", "plan", *files, "--out", str(kept)).code == 0
+    assert f"the plan is in {kept}" in polyrhythm("serve", "plan", *files, "--out", str(kept)).err
     again = polyrhythm("serve", "plan", *files, "--previous", str(kept))
     assert "To do: nothing." in again.out
     given = json.loads(polyrhythm("serve", "plan", *files, "--json").out)
@@ -70,11 +70,37 @@ def test_a_session_that_cannot_be_served_is_named_with_what_could(polyrhythm: An
     (tmp_path / "models.toml").write_text(MODELS.replace("SLO", "5 ms"))
     result = polyrhythm("serve", "plan", *files)
     assert result.code == 1
-    assert "archive: No machine answers digits within 5 ms; the smallest objective is 12 ms." in result.out
+    reason = "archive: No machine answers digits within 5 ms; the smallest objective is 12 ms."
+    assert result.out.splitlines()[0] == reason
+    assert result.out.index(reason) < result.out.index("desk-1")
+
+
+def test_where_nothing_fits_there_is_the_reason_and_no_table(polyrhythm: Any, files: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "models.toml").write_text(MODELS.replace("SLO", "5 ms").replace("100 ms", "5 ms"))
+    result = polyrhythm("serve", "plan", *files)
+    assert result.code == 1
+    assert [line.split(":")[0] for line in result.out.splitlines()] == ["pages", "archive"]
+    empty = polyrhythm("serve", "plan", *files, "--export", "triton", "--to", str(tmp_path / "t"))
+    assert "nothing was written" in empty.err
+
+
+def test_what_a_plan_has_no_room_for_is_told_beside_a_simulation_that_answers_it(
+    polyrhythm: Any, files: tuple[str, ...], tmp_path: Path
+) -> None:
+    (tmp_path / "site.toml").write_text(SITE.replace("count = 2", "count = 1"))
+    (tmp_path / "models.toml").write_text(MODELS.replace("SLO", "1 s").replace("rate = 100", "rate = 380"))
+    planned = polyrhythm("serve", "plan", *files)
+    assert planned.code == 1
+    assert "The machines have room for " in planned.out
+    assert "with what is kept free for a headroom of 10% and bursts of 1.5 standard deviations" in planned.out
+    played = polyrhythm("serve", "simulate", *files, "--seconds", "5")
+    assert planned.out.splitlines()[0] in played.out
+    assert "was good all the same" in played.out
 
 
 def test_a_plan_becomes_the_configuration_of_triton(polyrhythm: Any, files: tuple[str, ...], tmp_path: Path) -> None:
-    assert polyrhythm("serve", "plan", *files, "--export", "triton", "--to", str(tmp_path / "t")).code == 0
+    result = polyrhythm("serve", "plan", *files, "--export", "triton", "--to", str(tmp_path / "t"))
+    assert result.code == 0
     text = (tmp_path / "t" / "desk-1" / "digits" / "config.pbtxt").read_text()
     for field in (
         *('name: "digits"', "max_batch_size: ", "dynamic_batching {", "preferred_batch_size: [ ", "max_queue_delay_microseconds: "),
@@ -82,10 +108,15 @@ def test_a_plan_becomes_the_configuration_of_triton(polyrhythm: Any, files: tupl
     ):
         assert field in text
     assert text.count("{") == text.count("}")
+    assert "desk-1/digits/config.pbtxt" in result.err
+    assert "tritonserver --model-repository=" in result.err
 
 
 def test_a_plan_becomes_the_configuration_of_bentoml(polyrhythm: Any, files: tuple[str, ...], tmp_path: Path) -> None:
-    assert polyrhythm("serve", "plan", *files, "--export", "bentoml", "--to", str(tmp_path / "b")).code == 0
+    result = polyrhythm("serve", "plan", *files, "--export", "bentoml", "--to", str(tmp_path / "b"))
+    assert result.code == 0
+    assert "desk-1/batching.py" in result.err
+    assert "bentoml serve" in result.err
     names: dict[str, Any] = {}
     exec((tmp_path / "b" / "desk-1" / "batching.py").read_text(), names)
     assert set(names["API"]["digits"]) == {"batchable", "max_batch_size", "max_latency_ms"}
@@ -97,6 +128,8 @@ def test_a_plan_becomes_the_configuration_of_bentoml(polyrhythm: Any, files: tup
     [
         (("plan", "--export", "tritn", "--to", "x"), "tritn"),
         (("plan", "--export", "triton"), "give --to DIR"),
+        (("plan", "--to", "x"), "is the directory of --export"),
+        (("plan", "--export", "triton", "--to", "/dev/null/x"), "--to /dev/null/x cannot be written to"),
         (("simulate", "--arrivals", "weekly"), "weekly"),
         (("simulate", "--lose", "desk-1"), "has no moment"),
         (("simulate", "--lose", "cellar@3"), "no machine 'cellar'"),

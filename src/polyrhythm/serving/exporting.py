@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from polyrhythm.core.settings import checked
@@ -20,6 +21,9 @@ class PlanExport(Protocol):
 
     def files(self, made: ServingPlan) -> Mapping[str, str]:
         """The text of each file, by its path from the directory of the export."""
+
+    def next_step(self, directory: Path) -> str:
+        """What is to be done with the files in `directory`, in a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,13 @@ class TritonExport:
         return {
             f"{each.machine.name}/{slot.model}/config.pbtxt": self._config(each, slot) for each in made.machines for slot in _largest(each)
         }
+
+    def next_step(self, directory: Path) -> str:
+        """What is to be done with the files in `directory`, in a sentence."""
+        return (
+            "copy each model beside its config.pbtxt as 1/model.onnx (polyrhythm export RUN --to onnx writes one), and start on each "
+            f"machine tritonserver --model-repository={directory}/MACHINE"
+        )
 
     def _config(self, each: MachinePlan, slot: DutySlot) -> str:
         return f"""# {each.machine.name}: {slot.rate:.4g} requests per second planned, {slot.budget * 1e3:.4g} ms each
@@ -74,6 +85,13 @@ class BentoExport:
     def files(self, made: ServingPlan) -> Mapping[str, str]:
         """`MACHINE/batching.py` for each machine."""
         return {f"{each.machine.name}/batching.py": _module(each) for each in made.machines}
+
+    def next_step(self, directory: Path) -> str:
+        """What is to be done with the files in `directory`, in a sentence."""
+        return (
+            f"copy {directory}/MACHINE/batching.py beside the service.py of that machine, which decorates each model with "
+            "@bentoml.service(**SERVICE[model]) and its method with @bentoml.api(**API[model]), and start bentoml serve there"
+        )
 
 
 def _module(each: MachinePlan) -> str:

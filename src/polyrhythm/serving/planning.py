@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from polyrhythm.core.units import show_bytes
 from polyrhythm.errors import CompositionError
 from polyrhythm.serving.duty_cycle import fit, largest_rate
 from polyrhythm.serving.latency_profile import LatencyProfile
@@ -14,6 +15,7 @@ from polyrhythm.serving.serving_plan import Demand, MachinePlan, PlanDiff, Servi
 from polyrhythm.serving.sessions import PlanningRules, ServingMachine, ServingSession
 
 _DEFAULT = PlanningRules()
+_NEARLY = 1e-6
 
 
 def plan(
@@ -45,8 +47,7 @@ def plan(
     if entered < 1:
         reason = f"The entrance takes {rules.entrance_rate:.4g} requests per second, and {total:.4g} are planned: divide the site."
         unserved += [Unserved(one.name, one.rate * (1 - entered), reason) for one in sessions]
-    for name, left in packed.left.items():
-        unserved.append(Unserved(name, left / grown, f"No machine has room for {left / grown:.4g} of its requests per second."))
+    unserved += [Unserved(name, left / grown, _no_room(rates[name] / grown, left / grown, rules)) for name, left in packed.left.items()]
     made = ServingPlan(tuple(sorted(packed.open, key=lambda each: each.machine.name)), tuple(unserved))
     return made, difference(previous, made)
 
@@ -106,10 +107,19 @@ def _refusal(choices: Choices, one: ServingSession, machines: Sequence[ServingMa
     roomy = [profile for machine, profile in known if profile.nbytes[0] <= machine.memory]
     if not roomy:
         least = min(profile.nbytes[0] for _, profile in known)
-        return Unserved(one.name, one.rate, f"{one.model} needs {least} bytes of memory, more than any machine has.")
+        return Unserved(one.name, one.rate, f"{one.model} needs {show_bytes(least)} of memory, more than any machine has.")
     smallest = min(2 * profile.latency(1) + profile.outside for profile in roomy) + choices.rules.network + choices.rules.jitter
     text = f"No machine answers {one.model} within {one.slo * 1e3:.4g} ms; the smallest objective is {smallest * 1e3:.4g} ms."
     return Unserved(one.name, one.rate, text, smallest)
+
+
+def _no_room(rate: float, left: float, rules: PlanningRules) -> str:
+    """Why `left` of the `rate` requests per second have no place, and what a plan keeps free that a mild load may use all the same."""
+    part = f"The machines have room for {rate - left:.4g} of its {rate:.4g} requests per second"
+    text = part if left < rate * (1 - _NEARLY) else f"No machine has room for its {rate:.4g} requests per second"
+    kept = [f"a headroom of {rules.headroom:.0%}"] if rules.headroom else []
+    kept += [f"bursts of {rules.deviations:g} standard deviations"] if rules.deviations else []
+    return f"{text}{', with what is kept free for ' * bool(kept)}{' and '.join(kept)}: add a machine, or give it more time."
 
 
 def _once(what: str, names: Iterable[str]) -> None:

@@ -174,8 +174,8 @@ _PROBED_BYTES = 2**17
 """A disk that is full takes an empty file, but not this."""
 
 
-def directory(out: Path | None, other: str = "") -> Path | None:
-    """`--out`, made if it is missing, before hours are spent on what could not be written there.
+def directory(out: Path | None, other: str = "", option: str = "--out") -> Path | None:
+    """The directory of `option`, made if it is missing, before hours are spent on what could not be written there.
 
     Raises CompositionError too if the file `other` exists, the record of another command: of two, only one would be drawn.
     """
@@ -183,7 +183,7 @@ def directory(out: Path | None, other: str = "") -> Path | None:
         return None
     if other and (out / other).is_file():
         raise CompositionError(
-            f"--out {out} contains {other}, written by `polyrhythm {_WRITER[other]}`, and reports could not distinguish the two: "
+            f"{option} {out} contains {other}, written by `polyrhythm {_WRITER[other]}`, and reports could not distinguish the two: "
             "give another directory, or remove that one."
         )
     try:
@@ -194,5 +194,5 @@ def directory(out: Path | None, other: str = "") -> Path | None:
         finally:
             probe.unlink(missing_ok=True)
     except OSError as error:
-        raise CompositionError(f"--out {out} cannot be written to: {error.strerror}. Give another directory.") from None
+        raise CompositionError(f"{option} {out} cannot be written to: {error.strerror}. Give another directory.") from None
     return out

@@ -118,7 +118,7 @@ def _number(text: str, given: str) -> float:
 
 def _show(played: ServedLoad, as_json: bool) -> None:
     from polyrhythm.tools.cli.output import console, print_json, print_rows
-    from polyrhythm.tools.report.serving import SESSION_COLUMNS, session_rows
+    from polyrhythm.tools.report.serving import SESSION_COLUMNS, session_rows, unpromised_sentences, unserved_sentences
 
     if as_json:
         tally = played.tally()
@@ -141,9 +141,16 @@ def _show(played: ServedLoad, as_json: bool) -> None:
         ]
         print_json({"sessions": sessions, "plans": plans, "most_bytes": played.most_bytes, "makespan": played.makespan})
         return
-    print_rows(SESSION_COLUMNS, session_rows(played))
-    changes = [f"{reason} at {moment:.0f} s ({_machines(made)})" for moment, reason, made in played.plans[1:]]
     out = console()
+    if lacking := unserved_sentences(played.plans[0][2]):
+        out.print("The first plan does not serve all:")
+        for sentence in lacking:
+            out.print(sentence)
+        out.print()
+    print_rows(SESSION_COLUMNS, session_rows(played))
+    for sentence in unpromised_sentences(played):
+        out.print(sentence)
+    changes = [f"{reason} at {moment:.0f} s ({_machines(made)})" for moment, reason, made in played.plans[1:]]
     out.print(f"\n{_machines(played.plans[0][2])} at first; plans changed: " + ("; ".join(changes) or "never") + ".")
 
 

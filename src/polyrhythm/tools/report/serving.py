@@ -16,6 +16,7 @@ from polyrhythm.tools.report.style import ON_A_PAGE
 
 PLAN_COLUMNS = ("machine", "kind", "session", "model", "batch", "takes", "duty", "rate", "occupancy", "memory", "headroom", "breaks first")
 SESSION_COLUMNS = ("session", "requests", "good", "late", "dropped", "rejected", "p50", "p99")
+_GOOD = 0.99
 _SLICES = 60
 _HEIGHT = 220
 
@@ -41,17 +42,30 @@ def plan_rows(made: ServingPlan) -> list[list[str]]:
     return rows
 
 
-def plan_sentences(made: ServingPlan) -> list[str]:
-    """Sentences about what is not served, and about what breaks first."""
-    said = [f"{one.session}: {one.reason}" for one in made.unserved]
-    points = weak_points(made)
-    if points:
-        first = points[0]
-        said.append(
-            f"{first.session} breaks first: beyond {first.factor:.2f} times its planned rate {first.machine} lacks {first.limit}, if the "
-            "other sessions stay as they are."
-        )
-    return said
+def unserved_sentences(made: ServingPlan) -> list[str]:
+    """A sentence for each session that is not served, or not whole."""
+    return [f"{one.session}: {one.reason}" for one in made.unserved]
+
+
+def unpromised_sentences(played: ServedLoad) -> list[str]:
+    """A sentence for each session that the first plan does not serve whole, and that was answered in time all the same."""
+    tally = played.tally()
+    names = dict.fromkeys(one.session for one in played.plans[0][2].unserved)
+    return [
+        f"{name}: {tally[name].good_rate:.1%} was good all the same: this load left unused what the first plan keeps free, or a later plan "
+        "served it. A plan is a promise for any load of its rates, and this is one load."
+        for name in names
+        if name in tally and tally[name].good_rate >= _GOOD
+    ]
+
+
+def weakest_sentences(made: ServingPlan) -> list[str]:
+    """The sentence about what breaks first; none where nothing is served."""
+    return [
+        f"{first.session} breaks first: beyond {first.factor:.2f} times its planned rate {first.machine} lacks {first.limit}, if the "
+        "other sessions stay as they are."
+        for first in weak_points(made)[:1]
+    ]
 
 
 def session_rows(played: ServedLoad) -> list[list[str]]:
@@ -68,16 +82,17 @@ def session_rows(played: ServedLoad) -> list[list[str]]:
 def write_serving_page(played: ServedLoad, path: Path, seconds: float, command: str) -> Path:
     """Write the page of a simulated load to `path`. The same load gives the same bytes."""
     changes = [[f"{moment:.0f} s", reason, str(len(made.machines)), f"{made.cost:g}"] for moment, reason, made in played.plans]
+    last = played.plans[-1][2]
     page = rendered(
         "serving.html.jinja",
         title="Serving in virtual time",
         circumstances=f"{len(played.requests)} requests in {seconds:g} virtual seconds",
-        sentences=plan_sentences(played.plans[-1][2]),
+        sentences=[*unserved_sentences(last), *weakest_sentences(last)],
         session_columns=SESSION_COLUMNS,
         sessions=session_rows(played),
         charts=[_good_over_time(played, seconds), _latencies(played)],
         plan_columns=PLAN_COLUMNS,
-        plan=plan_rows(played.plans[-1][2]),
+        plan=plan_rows(last),
         changes=changes,
         command=command,
     )
