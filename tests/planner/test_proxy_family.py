@@ -9,11 +9,12 @@ import pytest
 import torch
 
 import polyrhythm as pr
+from polyrhythm.core.kernel.events import Stepped
 from polyrhythm.core.records.metrics import parse_target
 from polyrhythm.errors import CompositionError, PolyrhythmError, UnknownNameError
 from polyrhythm.hardware.fleet import fleet
 from polyrhythm.hardware.network import load
-from polyrhythm.tools.measuring.timing import shape_of
+from polyrhythm.tools.measuring.timing import shape_of, time_shape
 from polyrhythm.tools.planner.candidate import Candidate
 from polyrhythm.tools.planner.proxy.counted import META, STEP, counted
 from polyrhythm.tools.planner.proxy.family import family_of
@@ -157,3 +158,13 @@ def test_a_timing_goes_on_at_its_later_pace() -> None:
     seconds, nbytes = found.pace
     assert found.at(1e6)[0] == pytest.approx(found.at(1e5)[0] + 9e5 * seconds)
     assert found.at(1e6)[1] == pytest.approx(found.at(1e5)[1] + 9e5 * nbytes)
+
+
+@pytest.mark.parametrize(
+    "candidate", [Candidate("dgc", 2), Candidate("post-local-sgd", 2, (("synchronous", 40),))], ids=lambda each: each.name
+)
+def test_the_later_pace_is_that_after_a_warm_up_whatever_its_option_is_called(candidate: Candidate) -> None:
+    shape = counted(GPT, 16).shape
+    run = time_shape(shape, workers=2, strategy=candidate.strategy, steps=104, on=scenario(GPT).on(0))
+    sent = {event.clock: event.bytes_sent for event in run.outcome.events if isinstance(event, Stepped) and event.actor == "worker/0"}
+    assert true_timing(scenario(GPT), candidate, shape).pace[1] == pytest.approx((sent[104] - sent[56]) / (48 * 2 * shape.samples), rel=0.1)

@@ -13,6 +13,7 @@ from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.codec import Aggregation, Encoded, PacketCodec, gather_and_sum
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.nested import divide, under, within
+from polyrhythm.core.protocols.recurrence import Recurrence
 from polyrhythm.core.protocols.requests import Packet
 from polyrhythm.core.protocols.traits import GRADIENTS, CodecTraits
 from polyrhythm.core.settings import checked
@@ -43,7 +44,8 @@ class FeatureBlocks:
         """The inner codec's traits, for gradients; lossy, and its packets are not ranges."""
         inner = self.inner.traits
         payloads, requires = inner.payloads & GRADIENTS, inner.requires | {Capability.PACKETS}
-        return replace(inner, payloads=payloads, requires=requires, lossy=True, unbiased=False, verbatim=False, ranged=False)
+        turns = inner.recurs.with_(Recurrence(period=self.blocks))
+        return replace(inner, payloads=payloads, requires=requires, lossy=True, unbiased=False, verbatim=False, ranged=False, recurs=turns)
 
     @property
     def width(self) -> int:

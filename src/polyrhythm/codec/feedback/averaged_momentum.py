@@ -42,7 +42,8 @@ class AveragedMomentum:
     def traits(self) -> CodecTraits:
         """The inner codec's traits, for collectives only: all workers must end with the same momentum."""
         inner = self.inner.traits
-        return replace(inner, requires=inner.requires | {Capability.COLLECTIVES}, transforms=True, verbatim=False)
+        together = inner.requires | {Capability.COLLECTIVES}
+        return replace(inner, requires=together, transforms=True, verbatim=False, recurs=inner.recurs.after(self.warmup))
 
     def initial(self, layout: Layout) -> State:
         beginning = {"rounds": torch.zeros((), dtype=torch.int64), "momentum": torch.zeros(layout.numel)}

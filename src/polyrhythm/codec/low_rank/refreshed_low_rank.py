@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -12,6 +11,7 @@ from polyrhythm.codec.low_rank.low_rank import LowRank
 from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.codec import Aggregated, Aggregation, WithoutResidual
 from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.recurrence import Recurrence
 from polyrhythm.core.protocols.requests import AllReduceRequest
 from polyrhythm.core.protocols.traits import DIFFERENCES, CodecTraits
 from polyrhythm.core.settings import checked
@@ -29,8 +29,6 @@ class RefreshedLowRank(WithoutResidual):
     the sum. That all of it is sent then is our reading: the decomposition needs the whole sum anyway. State: "rounds", and that of LowRank.
     """
 
-    traits: ClassVar = CodecTraits(DIFFERENCES, frozenset({Capability.COLLECTIVES}), lossy=True)
-
     rank: int
     period: int
 
@@ -38,6 +36,11 @@ class RefreshedLowRank(WithoutResidual):
         self._inner()
         if self.period < 1:
             raise CompositionError(f"RefreshedLowRank(period={self.period}) never begins: period counts values, so give 1 or more.")
+
+    @property
+    def traits(self) -> CodecTraits:
+        """Lossy, for collectives only; it refreshes every `period` values."""
+        return CodecTraits(DIFFERENCES, frozenset({Capability.COLLECTIVES}), lossy=True, recurs=Recurrence(period=self.period))
 
     def initial(self, layout: Layout) -> State:
         return {"rounds": torch.zeros((), dtype=torch.int64), **self._inner().initial(layout)}

@@ -12,6 +12,7 @@ from polyrhythm.codec.sparse.sparse import Entries, SparseCodec, check_share, ch
 from polyrhythm.codec.sparse.top_k import TopK
 from polyrhythm.core.protocols.codec import Encoded
 from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.recurrence import Recurrence
 from polyrhythm.core.protocols.requests import Packet
 from polyrhythm.core.protocols.traits import DIFFERENCES, CodecTraits
 from polyrhythm.core.settings import checked
@@ -27,7 +28,6 @@ class TopKWarmup(SparseCodec):
     State: "rounds", the number of values encoded. A packet is that of TopK.
     """
 
-    traits: ClassVar = CodecTraits(DIFFERENCES, lossy=True)
     width: ClassVar = 2
     """The indices, and the values."""
 
@@ -39,6 +39,11 @@ class TopKWarmup(SparseCodec):
             raise CompositionError(f"{self} has no warm-up: give at least one ratio, and at least 1 step for each.")
         for ratio in self.ratios:
             check_share("TopKWarmup", ratio)
+
+    @property
+    def traits(self) -> CodecTraits:
+        """Lossy; as ever from the last stage on."""
+        return CodecTraits(DIFFERENCES, lossy=True, recurs=Recurrence(self.steps * (len(self.ratios) - 1)))
 
     def initial(self, layout: Layout) -> State:
         """A count of 0. Raises CompositionError for more than 2³¹ elements."""

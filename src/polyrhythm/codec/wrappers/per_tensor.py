@@ -54,6 +54,7 @@ class PerTensor:
             takes=(inner.takes | rest.takes) - {ControlledSetting.NBYTES},
             divides=inner.divides or rest.divides,
             recodes=inner.recodes or rest.recodes,
+            recurs=inner.recurs.with_(rest.recurs),
         )
 
     @property

@@ -39,7 +39,8 @@ class Warmup:
     @property
     def traits(self) -> CodecTraits:
         """The inner codec's traits, neither verbatim nor ranged."""
-        return replace(self.inner.traits, verbatim=False, ranged=False)
+        inner = self.inner.traits
+        return replace(inner, verbatim=False, ranged=False, recurs=inner.recurs.after(self.steps))
 
     @property
     def width(self) -> int:

@@ -11,6 +11,7 @@ from enum import Enum
 
 from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.controller import ControlledSetting
+from polyrhythm.core.protocols.recurrence import AS_EVER, Recurrence
 from polyrhythm.errors import CompositionError
 
 
@@ -67,7 +68,8 @@ class CodecTraits:
     kept then adds up to that. `keeps`: what is not sent is kept and sent later. `takes`: the settings that a controller may change.
     `ranged`: a packet is the start of a range (1,) and its values, and all else is NO_GRADIENT; such packets are added up without being
     decoded. `divides`: a total is not the sum of what all have sent, but of each of its components the mean over those that have sent it.
-    `recodes`: sums are encoded once more by one worker for all, whose residual has what it could not send of them.
+    `recodes`: sums are encoded once more by one worker for all, whose residual has what it could not send of them. `recurs`: after how
+    many values it encodes as it did before.
     """
 
     payloads: frozenset[Payload]
@@ -81,6 +83,7 @@ class CodecTraits:
     ranged: bool = False
     divides: bool = False
     recodes: bool = False
+    recurs: Recurrence = AS_EVER
 
     def __post_init__(self) -> None:
         _only_capabilities("CodecTraits", requires=self.requires)
@@ -204,7 +207,7 @@ class TopologyTraits:
     even if they wait for each other; `forwards`: they cannot, even if they do not wait, because each sends on what others have sent it.
     `least_eigenvalue`, for a number of workers, is that of its mixing matrix, where this is symmetric, doubly stochastic and the same in
     every exchange. `takes`: the settings that a controller may change. `spare_servers`: how many servers may be lost. `rounds`: sums are
-    rounded on their way by more than their type does.
+    rounded on their way by more than their type does. `recurs`: after how many exchanges the same is sent again.
     """
 
     payloads: frozenset[Payload]
@@ -219,6 +222,7 @@ class TopologyTraits:
     forwards: bool = False
     spare_servers: int = 0
     rounds: bool = False
+    recurs: Recurrence = AS_EVER
 
     def __post_init__(self) -> None:
         _only_capabilities("TopologyTraits", provides=self.provides, requires=self.requires)

@@ -22,12 +22,12 @@ from polyrhythm.partition.style import Style
 from polyrhythm.partition.zero.zero import Zero
 from polyrhythm.systems import resolve
 from polyrhythm.tools.layouts.candidate import LayoutCandidate
-from polyrhythm.tools.layouts.exchange_trial import period_of
 from polyrhythm.tools.layouts.explanation import LayoutRefusal
 from polyrhythm.tools.layouts.job import LayoutJob
 from polyrhythm.tools.layouts.machines import Machines
 from polyrhythm.tools.layouts.meshes import DATA, SITE, STAGES, TENSOR, meshes
 from polyrhythm.tools.layouts.space import LayoutSpace
+from polyrhythm.tools.measuring.recurrence import exchange_interval
 
 Exchanging = tuple[dict[str, str | Strategy | Zero], str]
 """A strategy for each axis of replicas, and in words."""
@@ -89,7 +89,7 @@ class Enumeration:
         if isinstance(given, Zero):
             return f"ZeRO {given.stage}"
         strategy = resolve(given)
-        period = period_of(strategy, self.machines.workers)
+        period = exchange_interval(strategy, self.machines.workers)
         return strategy.name + (f" every {period} steps" if period > 1 else "")
 
     def _tensor(self, mesh: Mesh) -> Iterator[tuple[Mapping[str, Style], str]]:

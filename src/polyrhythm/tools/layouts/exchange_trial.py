@@ -6,7 +6,6 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from math import prod
 from typing import NamedTuple
 
@@ -24,13 +23,14 @@ from polyrhythm.core.training.worker import Worker
 from polyrhythm.hardware.devices import Profile
 from polyrhythm.hardware.fleet import Fleet
 from polyrhythm.tools.measuring.held import held
+from polyrhythm.tools.measuring.recurrence import recurrence_of
 
 _LARGEST = 1 << 18
 """Of a longer vector two shortened ones are tried, and what they send and take is taken to grow on in a straight line."""
 _LONGEST = 128
-"""Steps after which an exchange is taken to come again."""
+"""Steps after which all is taken to come again."""
 _WARM, _MEASURED = 12, 4
-"""Steps before those that are looked at, for codecs that begin otherwise, and the least number of the latter."""
+"""Steps before those that are looked at, for codecs whose packets depend on what they have kept, and the least number of the latter."""
 
 
 class ExchangedShape(NamedTuple):
@@ -131,9 +131,10 @@ class _Trial:
 
     def with_shapes(self, shapes: tuple[Shapes, ...]) -> StepTraffic:
         """The traffic of vectors of these shapes."""
-        period = period_of(self.strategy, len(shapes))
+        comes_again = recurrence_of(self.strategy, len(shapes))
+        period = min(comes_again.period, _LONGEST)
         verbatim = all(level.codec.traits.verbatim for _, exchange in self.strategy.exchanges for level in exchange.levels)
-        first = period * math.ceil((1 if verbatim else _WARM) / period)
+        first = period * math.ceil(max(1 if verbatim else _WARM, min(comes_again.beginning, _LONGEST)) / period)
         last = first + period * math.ceil(_MEASURED / period)
         exchanging = _Exchanging(shapes, last)
         tried = attempt(exchanging, workers=len(shapes), strategy=self.strategy, on=self.on, partition=_Replicas(self.shape))
@@ -145,16 +146,6 @@ class _Trial:
 def sites_of(on: Simulator, workers: int) -> dict[str, str]:
     """The site of each worker."""
     return {f"worker/{rank}": location.site or "" for rank, location in enumerate(on.locations(workers))}
-
-
-def period_of(strategy: Strategy, workers: int) -> int:
-    """The steps after which its exchanges come again."""
-    found = 1
-    for _, exchange in strategy.exchanges:
-        for level in exchange.levels:
-            clocks = list(islice(level.clocks(workers), 2))
-            found = math.lcm(found, clocks[1] - clocks[0] if len(clocks) > 1 else 1)
-    return min(found, _LONGEST)
 
 
 def _numel(shapes: Shapes) -> int:

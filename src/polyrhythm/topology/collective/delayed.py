@@ -10,6 +10,7 @@ from torch import Tensor
 from polyrhythm.core.collectives.broadcast import broadcast
 from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.offers import Offers
+from polyrhythm.core.protocols.recurrence import Recurrence
 from polyrhythm.core.protocols.responses import AdoptWeights, ApplyContributions, ApplyOneByOne, Response
 from polyrhythm.core.protocols.result_source import FirstWorker
 from polyrhythm.core.protocols.topology import Agreement, Channel, InitialState, WorkerEndpoint
@@ -58,7 +59,8 @@ class Delayed:
         """Sums whose results come `steps` steps later."""
         provides = COLLECTIVE - {Capability.MEAN, Capability.OWN_WEIGHTS} if self.steps else COLLECTIVE
         rounds, payloads = self.topology.traits.rounds, frozenset({Payload.GRADIENT, Payload.UPDATE})
-        return TopologyTraits(payloads, "collectively", provides, late=self.steps, rounds=rounds)
+        recurs = Recurrence(self.warmup + self.steps if self.warmup else 0)
+        return TopologyTraits(payloads, "collectively", provides, late=self.steps, rounds=rounds, recurs=recurs)
 
     def workers(self, available: int) -> int:
         return self.topology.workers(available)

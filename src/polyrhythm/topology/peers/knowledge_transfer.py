@@ -12,6 +12,7 @@ from polyrhythm.core.kernel.names import rank_of
 from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.controller import AS_COMPOSED, ControlledSetting, Controls
 from polyrhythm.core.protocols.offers import NOTHING
+from polyrhythm.core.protocols.recurrence import Recurrence
 from polyrhythm.core.protocols.responses import ApplyAndLearn, Response
 from polyrhythm.core.protocols.result_source import FirstWorker
 from polyrhythm.core.protocols.topology import Agreement, Channel, InitialState, Topology, WorkerEndpoint
@@ -53,7 +54,8 @@ class KnowledgeTransfer:
     @property
     def traits(self) -> TopologyTraits:
         """The inner topology's traits, but replicas differ, and a controller may set the teacher."""
-        return replace(self.inner.traits, replicas_differ=True, takes=frozenset({ControlledSetting.TEACHER}))
+        inner, takes = self.inner.traits, frozenset({ControlledSetting.TEACHER})
+        return replace(inner, replicas_differ=True, takes=takes, recurs=inner.recurs.with_(Recurrence(period=self.every)))
 
     def workers(self, available: int) -> int:
         return self.inner.workers(available)

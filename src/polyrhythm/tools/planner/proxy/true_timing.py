@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from inspect import signature
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +12,7 @@ from numpy.typing import NDArray
 from polyrhythm.core.kernel.events import Stepped
 from polyrhythm.core.simulator import OneByOne
 from polyrhythm.core.tensors import Layout
-from polyrhythm.systems import SYSTEMS
+from polyrhythm.tools.measuring.recurrence import recurrence_of
 from polyrhythm.tools.measuring.replay import StepShape
 from polyrhythm.tools.measuring.timing import time_shape
 from polyrhythm.tools.planner.candidate import Candidate
@@ -23,11 +20,11 @@ from polyrhythm.tools.planner.circumstances import with_links
 from polyrhythm.tools.planner.scenario import Scenario
 
 _LEAST_STEPS = 4
+_DRAWN = 8
+"""Rounds that are timed where workers are drawn for each, and no two are alike."""
 _LARGEST = 4e7
 """Numbers of all workers' models together that a timing exchanges; of larger ones some tensors are left out, and links are as much
 slower."""
-_BEGINNINGS, _PERIODS = ("warmup",), ("period", "tau", "every")
-"""Options of systems: steps until they exchange as usual, and from one exchange to the next."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +58,16 @@ class TrueTiming:
 
 def true_timing(scenario: Scenario, candidate: Candidate, shape: StepShape) -> TrueTiming:
     """Time steps of `shape` at each worker. Raises CompositionError for a method whose messages depend on what is computed."""
-    beginning, period = _option(candidate, _BEGINNINGS), max(_LEAST_STEPS, _option(candidate, _PERIODS))
     strategy = candidate.strategy
+    comes_again = recurrence_of(strategy, candidate.workers)
+    beginning, period = comes_again.beginning, comes_again.period * -(-_LEAST_STEPS // comes_again.period)
+    rounds = _DRAWN if strategy.chooses else 2
     some = thinned(shape, candidate.workers)
     cut = shape.layout.numel / some.layout.numel
     there = replace(scenario, network=with_links(scenario.network, bandwidth=1 / cut)) if cut > 1 else scenario
     first = beginning + period
     on = replace(there.on(scenario.seed), gradients=OneByOne())
-    made = time_shape(some, workers=candidate.workers, strategy=strategy, steps=first + 2 * period, on=on)
+    made = time_shape(some, workers=candidate.workers, strategy=strategy, steps=first + rounds * period, on=on)
     events = sorted((each for each in made.outcome.events if isinstance(each, Stepped)), key=lambda each: each.time)
     return _read(events, first, shape.samples, cut)
 
@@ -84,13 +83,6 @@ def _read(events: list[Stepped], first: int, batch: int, cut: float) -> TrueTimi
     samples, seconds, nbytes = (np.asarray(column) for column in zip(*course, strict=True))
     settled = int(np.searchsorted(samples, first * batch * len(known)))
     return TrueTiming(samples, seconds, nbytes, min(settled, len(samples) - 2), cut)
-
-
-def _option(candidate: Candidate, names: tuple[str, ...]) -> int:
-    own: Mapping[str, Any] = dict(candidate.options)
-    defaults = {name: each.default for name, each in signature(SYSTEMS[candidate.system]).parameters.items()}
-    found = [own.get(name, defaults[name]) for name in names if name in defaults]
-    return max((each for each in found if isinstance(each, int) and not isinstance(each, bool)), default=0)
 
 
 def thinned(shape: StepShape, workers: int) -> StepShape:
