@@ -34,7 +34,7 @@ def drawn(tab: Browser, digit: str, finger: bool) -> str:
     for count, stroke in enumerate(DRAWN[digit], start=1):
         (tab.swipe if finger else tab.drag)(on_paper(tab, stroke))
         tab.until(f"document.getElementById('paper').getAttribute('aria-label').includes('{count} stroke')")
-    tab.until("document.getElementById('digit').textContent !== '–'")
+    tab.until("document.getElementById('digit').textContent !== ''")
     return str(tab.value("document.getElementById('digit').textContent"))
 
 
@@ -48,7 +48,7 @@ def test_drawn_digits_are_read(
         right += drawn(tab, digit, finger) == digit
         tab.picture(pictures / f"digit-{digit}-{width}.png") if digit in "37" else None
         tab.value("document.getElementById('clear').click()")
-        tab.until("document.getElementById('digit').textContent === '–'")
+        tab.until("document.getElementById('digit').textContent === ''")
     assert right >= 8
     assert "ms on this device" in tab.value("document.getElementById('about').textContent")
     assert tab.value("document.documentElement.scrollWidth") == width
@@ -63,7 +63,23 @@ def test_a_digit_can_be_drawn_with_keys_and_taken_back(tab: Browser, served: Ser
         tab.press(key)
     tab.until("document.getElementById('digit').textContent === '1'")
     tab.value("document.getElementById('undo').click()")
-    tab.until("document.getElementById('digit').textContent === '–'")
+    tab.until("document.getElementById('digit').textContent === ''")
+
+
+@pytest.mark.parametrize(("width", "height", "finger"), SIZES)
+def test_before_anything_is_drawn_there_is_a_quiet_hint_and_no_answer(
+    tab: Browser, served: Served, digits_page: Path, pictures: Path, width: int, height: int, finger: bool
+) -> None:
+    tab.open(served(digits_page), width, height, touch=finger)
+    tab.picture(pictures / f"nothing-drawn-{width}.png")
+    assert tab.value("document.getElementById('digit').getClientRects().length") == 0
+    assert tab.value("document.getElementById('certainty').textContent").startswith("Draw a digit")
+    assert contrast(tab, "#certainty") >= 4.5
+    assert "–" not in tab.value("document.body.innerText")
+    drawn(tab, "1", finger)
+    assert "% sure" in tab.value("document.getElementById('certainty').textContent")
+    tab.value("document.getElementById('clear').click()")
+    tab.until("document.getElementById('certainty').textContent.startsWith('Draw a digit')")
 
 
 @pytest.mark.parametrize(("width", "height", "finger"), SIZES)

@@ -145,3 +145,8 @@ def test_pixels_and_jobs_that_are_none_are_sentences() -> None:
         DrawingPage(20.0, 1.0, 16.0)
     with pytest.raises(ExportError, match="There is no page for xor: there are such for digits-cnn"):
         page_of("xor", FullPrecision())
+
+
+def test_no_page_shows_a_dash_where_there_is_nothing_yet() -> None:
+    for path in PAGES.rglob("*.*"):
+        assert "–" not in path.read_text(encoding="utf-8"), path.name

@@ -4,6 +4,7 @@ import { draw, pixels } from "./strokes.js";
 const at = (id) => document.getElementById(id);
 const paper = at("paper"), seen = at("seen"), bars = at("bars");
 const PEN = 0.06; // of the paper's width
+const HINT = at("certainty").textContent; // until something is drawn
 const STEP = 0.05; // of the paper, for a press of an arrow
 
 let strokes = [], drawing = false, model = null, pen = [0.5, 0.15], lowered = false;
@@ -38,7 +39,7 @@ function preview(covered, height, width) {
 function list(labels) {
   bars.replaceChildren(...labels.map((label) => {
     const item = document.createElement("li");
-    item.innerHTML = '<span class="label"></span><span class="track"><span class="fill" style="display:block"></span></span><span class="share">–</span>';
+    item.innerHTML = '<span class="label"></span><span class="track"><span class="fill" style="display:block"></span></span><span class="share"></span>';
     item.querySelector(".label").textContent = label;
     return item;
   }));
@@ -46,12 +47,13 @@ function list(labels) {
 
 function answer(parts, labels) {
   const best = parts ? parts.indexOf(Math.max(...parts)) : -1;
-  at("digit").textContent = parts ? labels[best] : "–";
-  at("certainty").textContent = parts ? `${Math.round(parts[best] * 100)} % sure` : "Waiting for a drawing";
+  at("digit").textContent = parts ? labels[best] : "";
+  at("certainty").textContent = parts ? `${Math.round(parts[best] * 100)} % sure` : HINT;
+  at("certainty").classList.toggle("quiet", !parts);
   [...bars.children].forEach((item, k) => {
     item.classList.toggle("best", k === best);
     item.querySelector(".fill").style.width = `${parts ? parts[k] * 100 : 0}%`;
-    item.querySelector(".share").textContent = parts ? `${(parts[k] * 100).toFixed(0)} %` : "–";
+    item.querySelector(".share").textContent = parts ? `${(parts[k] * 100).toFixed(0)} %` : "";
   });
 }
 
