@@ -33,7 +33,7 @@ from __future__ import annotations
 
 import difflib
 import signal
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 __all__ = [
     *("AliasWarning", "CheckpointError", "CompositionError", "DataError", "DeadlockError", "DivergedError", "DriftWarning", "ExportError"),
@@ -52,6 +52,12 @@ __all__ = [
         "WorkloadError",
     ),
 ]
+
+
+_MOST, _NEAR, _AS_NEAR = 3, 0.6, 0.03
+"""So many names are suggested, of at least that similarity (of `difflib`), which is at most so much below that of the nearest."""
+_WORD, _AS_PART = 3, 0.75
+"""A part of a name has at least so many letters, and counts as so similar."""
 
 
 class PolyrhythmError(Exception):
@@ -219,8 +225,36 @@ def diverged(what: str) -> DivergedError:
 
 
 def unknown(kind: str, given: str, known: Iterable[str]) -> UnknownNameError:
-    """The error for a name that is not among `known`, with the nearest one that is."""
+    """The error for a name that is not among `known`, with the nearest ones that are."""
     names = sorted(known)
-    near = difflib.get_close_matches(given, names, n=1)
-    hint = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(names)}."
+    hint = did_you_mean(nearest(given, names)) or f"There are: {', '.join(names)}."
     return UnknownNameError(f"No {kind} is called {given!r}. {hint}")
+
+
+def nearest(given: str, known: Iterable[str]) -> list[str]:
+    """Up to three of `known` that are as near to `given` as the nearest, whatever their case; none if nothing is near.
+
+    Names that begin with `given`, or have it as one of their words, are near too.
+    """
+    typed = given.casefold()
+    shares = {name: _alike(typed, name.casefold()) for name in known}
+    best = max(shares.values(), default=0.0)
+    near = [name for name, share in shares.items() if share >= max(_NEAR, best - _AS_NEAR)]
+    return sorted(near, key=lambda name: (-shares[name], not name.casefold().startswith(typed), name))[:_MOST]
+
+
+def _alike(typed: str, name: str) -> float:
+    share = difflib.SequenceMatcher(None, typed, name).ratio()
+    part = len(typed) >= _WORD and (name.startswith(typed) or typed in name.replace("_", "-").split("-"))
+    return max(share, _AS_PART) if part else share
+
+
+def did_you_mean(names: Sequence[str]) -> str:
+    """The question for the nearest names: "Did you mean 'a', 'b' or 'c'?"; empty for none."""
+    return f"Did you mean {either(names)}?" if names else ""
+
+
+def either(names: Sequence[str]) -> str:
+    """Names in quotes, of which one is meant: "'a', 'b' or 'c'"."""
+    *others, last = map(repr, names)
+    return f"{', '.join(others)} or {last}" if others else last

@@ -96,5 +96,5 @@ def test_a_sign_shows_which_way_is_better_where_the_name_does_not() -> None:
     assert parse_target("accuracy>=0.96") == Target("accuracy", 0.96)
     with pytest.raises(CompositionError, match="does not show whether higher or lower"):
         parse_target("gap=0.1")
-    with pytest.raises(CompositionError, match="Did you mean accuracy"):
+    with pytest.raises(CompositionError, match="Did you mean 'accuracy'"):
         parse_target("accurcy=0.9")

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Callable
 from numbers import Integral, Real
@@ -14,7 +13,7 @@ from typing import Any, get_args, get_type_hints
 import msgspec
 
 from polyrhythm.core.strategy.strategy import Strategy
-from polyrhythm.errors import CompositionError, unknown
+from polyrhythm.errors import CompositionError, did_you_mean, nearest, unknown
 from polyrhythm.systems.declaration import also_called, canonical, declared, paper_names_of
 from polyrhythm.systems.synchronous import single as single
 from polyrhythm.systems.synchronous import allreduce as allreduce
@@ -130,8 +129,7 @@ def find(name: str, **options: Any) -> Strategy:
     accepted = [*inspect.signature(SYSTEMS[name]).parameters, *named]
     for option in options:
         if option not in accepted:
-            near = difflib.get_close_matches(option, accepted, n=1)
-            hint = f"Did you mean {near[0]!r}?" if near else "Leave it out."
+            hint = did_you_mean(nearest(option, accepted)) or "Leave it out."
             raise CompositionError(f"{name} has no option {option!r}; its options are: {_listed(name) or 'none'}. {hint}")
     options = canonical(name, options, named)
     kinds = get_type_hints(SYSTEMS[name]) if options else {}

@@ -5,7 +5,6 @@ The command line and `polyrhythm.load_workload` call it.
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import os
 from collections.abc import Mapping
@@ -15,7 +14,7 @@ from typing import Any
 
 from polyrhythm.core.job_files.script import from_file, from_name, missing
 from polyrhythm.core.job_files.settings import Train, with_settings
-from polyrhythm.errors import WorkloadError, unknown
+from polyrhythm.errors import WorkloadError, nearest, unknown
 from polyrhythm.workloads.registry import WORKLOADS, find
 
 _USUAL = "train"
@@ -89,8 +88,8 @@ def _found(module: ModuleType, name: str, place: str) -> object:
     found = getattr(module, name, None)
     if found is not None:
         return found
-    near = difflib.get_close_matches(name, [each for each in vars(module) if not each.startswith("_")], n=1)
-    hint = f" It defines {near[0]!r}: name it with {place}:{near[0]}." if near else ""
+    near = nearest(name, [each for each in vars(module) if not each.startswith("_")])
+    hint = f" It defines {' and '.join(map(repr, near))}: name it with {' or '.join(f'{place}:{each}' for each in near)}." if near else ""
     if name != _USUAL:
         raise WorkloadError(f"{place} defines no {name}.{hint or ' Name a function that it defines.'}")
     raise WorkloadError(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import importlib
 import linecache
 import os
@@ -17,7 +16,7 @@ from types import ModuleType
 
 import cloudpickle
 
-from polyrhythm.errors import PolyrhythmError, ScriptEnded, WorkloadError
+from polyrhythm.errors import PolyrhythmError, ScriptEnded, WorkloadError, did_you_mean, nearest
 
 _importing: ContextVar[bool] = ContextVar("importing", default=False)
 
@@ -89,8 +88,8 @@ def missing(path: Path, workloads: Sequence[str]) -> str:
     if path.is_dir():
         return f"{path} is a folder: give the Python file in it that defines train(worker)."
     siblings = [file.name for file in path.parent.glob("*.py")] if path.parent.is_dir() else []
-    near = difflib.get_close_matches(path.name, siblings, n=1)
-    hint = f"Did you mean {str(path.parent / near[0])!r}?" if near else f"The bundled workloads are: {', '.join(sorted(workloads))}."
+    near = [str(path.parent / name) for name in nearest(path.name, siblings)]
+    hint = did_you_mean(near) or f"The bundled workloads are: {', '.join(sorted(workloads))}."
     return f"There is no file {path}. {hint}"
 
 

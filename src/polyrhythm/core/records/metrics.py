@@ -5,7 +5,6 @@ Reports, the command line and the planner ask here.
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 from collections.abc import Iterable, Sequence
@@ -14,7 +13,7 @@ from dataclasses import dataclass
 from polyrhythm.core.kernel.events import Evaluated, Reported
 from polyrhythm.core.records.first_worker import PresentFirst
 from polyrhythm.core.records.outcome import Outcome
-from polyrhythm.errors import CompositionError
+from polyrhythm.errors import CompositionError, did_you_mean, nearest
 
 _PREFERRED = ("accuracy", "bits", "loss")
 _LOWER = {
@@ -159,8 +158,8 @@ def parse_target(text: str) -> Target:
     metric, sign = found[1], found[2]
     known = higher_is_better(metric)
     if sign == "=" and known is None:
-        near = difflib.get_close_matches(metric, _LOWER | _HIGHER, n=1)
-        hint = f"Did you mean {near[0]}? If not, " if near else ""
+        near = nearest(metric, _LOWER | _HIGHER)
+        hint = f"{did_you_mean(near)} If not, " if near else ""
         raise CompositionError(
             f"{text!r}: the name {metric!r} does not show whether higher or lower is better. {hint}{'w' if near else 'W'}rite "
             f"'{metric}>={found[3]}' or '{metric}<={found[3]}', in quotes."

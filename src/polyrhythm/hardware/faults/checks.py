@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Sequence
 
-from polyrhythm.errors import CompositionError, UnknownNameError, unknown
+from polyrhythm.errors import CompositionError, UnknownNameError, nearest, unknown
 
 FIRST = "first"
 """In place of an actor: the first worker that is there at that moment."""
@@ -47,7 +46,7 @@ def refuse_strangers(actors: Sequence[str], *names: str) -> None:
     """Raise UnknownNameError for a name that is no actor's."""
     for name in names:
         if name not in actors:
-            if len(actors) > 8 and not difflib.get_close_matches(name, actors, n=1):  # a list of a thousand names would not help
+            if len(actors) > 8 and not nearest(name, actors):  # a list of a thousand names would not help
                 raise UnknownNameError(f"No actor is called {name!r}. There are {len(actors)}, from {actors[0]} to {actors[-1]}.")
             raise unknown("actor", name, actors)
 
