@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 import polyrhythm as pr
+from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.hardware.devices import Device
 from polyrhythm.hardware.fleet import Fleet, Straggler
 from polyrhythm.hardware.machine_terms import MachineTerms
@@ -15,6 +18,7 @@ from polyrhythm.hardware.machines import Profile
 from polyrhythm.hardware.network import Network
 from polyrhythm.hardware.site import Site
 from polyrhythm.shuffle import ByShares
+from polyrhythm.systems import SYSTEMS
 from polyrhythm.tools.measuring.timing import charging_shares
 from polyrhythm.tools.planner.candidate import Candidate
 from polyrhythm.tools.planner.charged import charged_for
@@ -132,6 +136,20 @@ def test_two_groups_are_divided_where_speeds_differ_most() -> None:
 def test_groups_that_are_the_sites_are_tried_anyway() -> None:
     two = Network.joined("two", [Site("lab", 1e6, 1e6), Site("attic", 1e6, 1e6)], {("lab", "attic"): 0.01, ("attic", "lab"): 0.01}, {})
     assert grouped_choices(Fleet((SLOW, HALF)), two, 2) == ()
+
+
+class _Restricted:
+    """A type whose name has the three letters of another."""
+
+
+@pytest.mark.parametrize(("kind", "takes"), [(str, True), (int | str | None, True), (_Restricted, False), (Sequence[str], False)])
+def test_groups_are_taken_by_the_type_of_the_option(kind: Any, takes: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def grouped(groups: Any) -> Strategy:
+        return Strategy()
+
+    grouped.__annotations__["groups"] = kind
+    monkeypatch.setitem(SYSTEMS, "grouped", grouped)
+    assert takes_groups("grouped") == takes
 
 
 def test_only_systems_in_levels_have_groups_and_lose_them_elsewhere() -> None:

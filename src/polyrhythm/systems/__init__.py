@@ -8,10 +8,11 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from numbers import Integral, Real
-from typing import Any, get_args, get_type_hints
+from typing import Any, get_type_hints
 
 import msgspec
 
+from polyrhythm.core.job_files.values import kinds_of
 from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.errors import CompositionError, did_you_mean, nearest, unknown
 from polyrhythm.systems.declaration import also_called, canonical, declared, paper_names_of
@@ -152,7 +153,7 @@ _PLAIN = {int: "a whole number", float: "a number", bool: "True or False", str: 
 
 def _checked(name: str, option: str, value: Any, kind: Any) -> Any:
     """`value` if it has the annotated type `kind`; types other than the plain ones are checked by the pieces."""
-    kinds = get_args(kind) or (kind,)
+    kinds = kinds_of(kind)
     if not set(kinds) <= _PLAIN.keys():
         return value
     if not isinstance(value, bool):  # numbers of numpy are numbers

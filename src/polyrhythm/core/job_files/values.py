@@ -27,7 +27,7 @@ ANYTHING = int | float | str | None
 
 def wanted(kind: Any) -> str | None:
     """A description of what can be typed for a value of the annotation `kind`; None where nothing can."""
-    known = [_WANTED[each] for each in _kinds(kind) if each in _WANTED]
+    known = [_WANTED[each] for each in kinds_of(kind) if each in _WANTED]
     return " or ".join(known) if known else None
 
 
@@ -36,7 +36,7 @@ def read(text: str, kind: Any) -> Any:
 
     Raises ValueError for what is none of them.
     """
-    kinds = _kinds(kind)
+    kinds = kinds_of(kind)
     for each in (known for known in _WANTED if known in kinds):
         try:
             return _as(each, text)
@@ -45,7 +45,8 @@ def read(text: str, kind: Any) -> Any:
     raise ValueError(text)
 
 
-def _kinds(kind: Any) -> tuple[Any, ...]:
+def kinds_of(kind: Any) -> tuple[Any, ...]:
+    """The members of a union; of another annotation itself."""
     return get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
 
 

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from inspect import signature
 from itertools import islice
-from typing import Any
+from typing import Any, get_type_hints
 
+from polyrhythm.core.job_files.values import kinds_of
 from polyrhythm.errors import CompositionError
 from polyrhythm.systems import SYSTEMS
 from polyrhythm.systems.declaration import also_called
@@ -142,8 +143,7 @@ def suits(some: ChosenMachines, system: str) -> bool:
 
 def takes_groups(system: str) -> bool:
     """True if the system's workers may be in any groups."""
-    option = signature(SYSTEMS[system]).parameters.get(GROUPS)
-    return option is not None and "str" in str(option.annotation)
+    return str in kinds_of(get_type_hints(SYSTEMS[system]).get(GROUPS))
 
 
 def takes_shares(candidate: Candidate) -> bool:
