@@ -90,6 +90,8 @@ def show_seconds(seconds: float) -> str:
     Examples:
         >>> [show_seconds(seconds) for seconds in (0.32, 4.1, 720, 12600)]
         ['320 ms', '4.1 s', '12 min', '3.5 h']
+        >>> show_seconds(float("inf"))
+        '∞'
     """
     return _shown(seconds, _DURATIONS)
 
@@ -100,7 +102,9 @@ _DURATIONS = [("µs", 1e-6, 1000), ("ms", 1e-3, 1000), ("s", 1, 120), ("min", 60
 
 
 def _shown(value: float, units: list[tuple[str, float, float]]) -> str:
-    """Three digits and the first unit in which the number, as it is shown, is below the limit."""
+    """Three digits and the first unit in which the number, as it is shown, is below the limit; ∞ without a unit."""
+    if math.isinf(value):
+        return "∞"
     for unit, scale, limit in units:
         digits = f"{value / scale:.3g}"
         if abs(float(digits)) < limit:

@@ -13,6 +13,7 @@ from typing import Protocol
 from polyrhythm.core.settings import checked
 from polyrhythm.errors import CompositionError, unknown
 from polyrhythm.hardware.network import Network
+from polyrhythm.tools.planner.products import product
 
 
 class DataSite(Protocol):
@@ -63,7 +64,7 @@ class FetchedMeanwhile:
 
     def delayed(self, seconds: float, part: float, fetching: float) -> float:
         """It waits for them where they come more slowly than they are used."""
-        return max(seconds, part * fetching)
+        return max(seconds, product(part, fetching))
 
 
 def refuse_no_data(data: DataSite) -> None:

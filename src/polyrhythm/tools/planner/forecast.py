@@ -8,6 +8,8 @@ from statistics import median
 
 import msgspec
 
+from polyrhythm.tools.planner.products import product
+
 _STUDENT = (12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 """Student's distribution leaves a twentieth outside of so many deviations, with 1, 2, ... degrees of freedom.
 
@@ -32,7 +34,7 @@ class Interval(msgspec.Struct, frozen=True):
 
     def times(self, factor: float) -> Interval:
         """The interval of another quantity that is so many times as large."""
-        return Interval(self.low * factor, self.middle * factor, self.high * factor)
+        return Interval(*(product(each, factor) for each in (self.low, self.middle, self.high)))
 
 
 def deviation(values: Mapping[str, Sequence[float]]) -> tuple[float, int]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from polyrhythm.errors import CompositionError
 from polyrhythm.hardware.faults import Trace
+from polyrhythm.tools.planner.products import product
 
 HOUR = 3600.0
 
@@ -59,7 +60,7 @@ class Interruptions:
         """
         if self.trace is not None:
             return _under(self.trace, whole, workers, crew)
-        part = self.per_hour / HOUR * workers * (crew.lost + crew.newcomer + crew.redone)
+        part = product(self.per_hour / HOUR, workers, crew.lost + crew.newcomer + crew.redone)
         return whole / (1 - part) if part < 1 else math.inf
 
     def restarted(self, whole: float, workers: int) -> float | None:
@@ -78,9 +79,9 @@ def _under(trace: Trace, whole: float, workers: int, crew: Standstills) -> float
             break
         left, now = left - max(0.0, at - now) * pace, max(now, at)
         if line.kind == "join":
-            size, standing = min(workers, size + line.count), crew.newcomer * (size < workers)
+            size, standing = min(workers, size + line.count), product(crew.newcomer, size < workers)
         else:
             gone = min(line.count, size - 1)
-            size, standing = size - gone, crew.lost * (gone > 0) + crew.redone * gone * (line.kind == "crash")
+            size, standing = size - gone, product(crew.lost, gone > 0) + product(crew.redone, gone, line.kind == "crash")
         now += standing
     return now + left * workers / size

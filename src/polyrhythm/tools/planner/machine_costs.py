@@ -15,6 +15,7 @@ from polyrhythm.hardware.meters import HostTraffic, LineUse, metered
 from polyrhythm.hardware.network import Network
 from polyrhythm.tools.planner.interruptions import Interruptions
 from polyrhythm.tools.planner.objective import Objective
+from polyrhythm.tools.planner.products import product
 
 
 def terms_of(devices: Fleet, workers: int) -> list[MachineTerms]:
@@ -57,8 +58,8 @@ def limits_memory(devices: Fleet, most: float) -> bool:
 def too_much(lines: Mapping[str, LineUse], nbytes: float) -> str:
     """Why a run that sends so many bytes exceeds the cap of a line; empty where it does not."""
     for name, line in lines.items():
-        if line.nbytes * nbytes > line.cap:
-            return f"{name} would carry {show_bytes(line.nbytes * nbytes)}, more than the {show_bytes(line.cap)} that it may"
+        if (carried := product(line.nbytes, nbytes)) > line.cap:
+            return f"{name} would carry {show_bytes(carried)}, more than the {show_bytes(line.cap)} that it may"
     return ""
 
 
@@ -67,9 +68,8 @@ def interruptions_of(devices: Fleet, workers: int, given: Interruptions | None) 
     terms = terms_of(devices, workers)
     if given is not None or all(each.interruptions is None for each in terms):
         return given
-    return Interruptions(
-        fmean(each.interruptions or 0.0 for each in terms), notice=min(each.notice for each in terms if each.interruptions)
-    )
+    notice = min((each.notice for each in terms if each.interruptions), default=0.0)
+    return Interruptions(fmean(each.interruptions or 0.0 for each in terms), notice=notice)
 
 
 def lines_of(events: Sequence[AnyEvent], network: Network, workers: int) -> dict[str, LineUse]:

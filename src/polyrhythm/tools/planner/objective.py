@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from polyrhythm.core.settings import checked
 from polyrhythm.errors import CompositionError, unknown
 from polyrhythm.hardware.price_hours import DAY, PriceHours
+from polyrhythm.tools.planner.products import product
 
 _HOUR = 3600.0
 _GIGABYTE = 1e9
@@ -33,8 +34,8 @@ class Prices:
     start: float = 0.0
 
     def __post_init__(self) -> None:
-        if min(self.worker_hour, self.gigabyte, self.watts or 0.0) < 0:
-            raise CompositionError(f"{self!r} cannot be: prices and watts are 0 or more.")
+        if not all(0 <= each < math.inf for each in (self.worker_hour, self.gigabyte, self.watts or 0.0)):
+            raise CompositionError(f"{self!r} cannot be: prices and watts are numbers of 0 or more.")
         if not 0 <= self.start < DAY:
             raise CompositionError(
                 f"A start at {self.start / _HOUR:g} h is no time of the day: give one from 0 h to below 24 h, such as 20h."
@@ -47,7 +48,10 @@ class Prices:
 
     def worker(self, seconds: float) -> float:
         """The price of a worker for so many seconds from the start."""
-        more = sum(extra * hours.covered(self.start, self.start + seconds) for hours, extra in self.changing) if seconds < math.inf else 0.0
+        if seconds == math.inf:
+            day = self.worker(DAY)
+            return math.inf if day > 0 else 0.0
+        more = sum(extra * hours.covered(self.start, self.start + seconds) for hours, extra in self.changing)
         return (seconds * self.worker_hour + more) / _HOUR
 
     def power(self, own: float | None = None) -> float:
@@ -65,11 +69,11 @@ class Spent:
 
     def money(self, prices: Prices) -> float:
         """The cost in the currency of `prices`."""
-        return self.workers * prices.worker(self.seconds) + self.nbytes / _GIGABYTE * prices.gigabyte
+        return self.workers * prices.worker(self.seconds) + product(self.nbytes / _GIGABYTE, prices.gigabyte)
 
     def energy(self, prices: Prices) -> float:
         """The energy in joules, at the prices' watts."""
-        return self.workers * self.seconds * prices.power()
+        return product(self.workers, self.seconds, prices.power())
 
 
 Cost = Callable[[Spent, Prices], float]
@@ -100,5 +104,5 @@ class Objective:
             raise CompositionError("The objective is money, and nothing has a price: give --worker-hour or --gigabyte.")
 
     def cost(self, spent: Spent) -> float:
-        """The quantity to minimize; it never falls during a run."""
-        return OBJECTIVES[self.name](spent, self.prices)
+        """The quantity to minimize; it never falls during a run. What never ends costs infinitely much, also where nothing has a price."""
+        return OBJECTIVES[self.name](spent, self.prices) if spent.seconds < math.inf else math.inf

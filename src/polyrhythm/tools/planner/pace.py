@@ -10,6 +10,7 @@ from statistics import median
 from polyrhythm.tools.planner.candidate import Candidate
 from polyrhythm.tools.planner.measured import CurvePoint, TrainedRun
 from polyrhythm.tools.planner.objective import Spent
+from polyrhythm.tools.planner.products import product
 
 OWN_PACE = 0.05
 """The deviation of the logarithm of a cost that own steps have shown."""
@@ -41,7 +42,7 @@ class StepPace:
     def spent(self, samples: float, per_step: float, workers: int) -> Spent:
         """What so many samples take."""
         steps = max(0.0, samples - self.begun[2]) / per_step
-        return Spent(self.begun[0] + steps * self.seconds, self.begun[1] + steps * self.nbytes, workers)
+        return Spent(self.begun[0] + product(steps, self.seconds), self.begun[1] + product(steps, self.nbytes), workers)
 
 
 @dataclass(slots=True)

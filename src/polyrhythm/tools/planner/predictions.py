@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -11,6 +12,7 @@ from polyrhythm.tools.planner.findings import Findings
 from polyrhythm.tools.planner.forecast import Interval, deviation, extrapolated, forecast
 from polyrhythm.tools.planner.measured import TrainedRun
 from polyrhythm.tools.planner.objective import Spent
+from polyrhythm.tools.planner.products import product
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +25,8 @@ class Predictions:
         """The bounds of its cost to the target, as far apart as those of the seconds."""
         reached = [training for training in self.found.trainings[candidate].values() if training.end is not None]
         spent, seconds = self.spent(candidate, reached)
-        return seconds.times(self.found.objective_of(candidate).cost(spent) / seconds.middle) if seconds.middle else seconds
+        known = 0 < seconds.middle < math.inf
+        return seconds.times(self.found.objective_of(candidate).cost(spent) / seconds.middle) if known else seconds
 
     def spent(self, candidate: Candidate, reached: Sequence[TrainedRun]) -> tuple[Spent, Interval]:
         """The resources that it takes to the target, and the bounds between which its seconds lie."""
@@ -39,7 +42,8 @@ class Predictions:
         training = self.found.training(candidate)
         assert training is not None
         part = self.found.needed(candidate) / training.samples
-        return Spent(training.seconds * part, training.nbytes * part, candidate.workers), extrapolated(training.seconds * part)
+        whole = product(training.seconds, part)
+        return Spent(whole, product(training.nbytes, part), candidate.workers), extrapolated(whole)
 
     def deviation(self) -> tuple[float, int]:
         """The deviation of the seconds to the target between seeds; a curve that several share counts once."""
