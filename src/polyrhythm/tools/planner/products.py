@@ -6,5 +6,5 @@ import math
 
 
 def product(*factors: float) -> float:
-    """The product of what is not negative; 0 where a factor is 0, however large others are: any number of hours at no price cost nothing, and not NaN."""
+    """The product of what is not negative; 0 where a factor is 0, and not NaN where another is infinite: hours at no price cost nothing."""
     return 0.0 if 0 in factors else math.inf if math.inf in factors else math.prod(factors)
