@@ -239,6 +239,9 @@ def test_a_run_that_adapts_keeps_the_records_of_its_parts_and_says_where_the_las
     assert f"the record of the run is in {tmp_path / 'out' / 'part-1'}" in result.err
     assert json.loads(result.out)["weights_sha256"] == json.loads(polyrhythm(*whole).out)["weights_sha256"]
     assert '"Delivered"' in (tmp_path / "out" / "part-0" / "events.jsonl").read_text()
+    seen = "After 20 steps the run was looked at. No worker and no line is at fault. It goes on as it is until step 80."
+    assert seen in " ".join(result.err.split())
+    assert seen in (tmp_path / "out" / "part-1" / "run.json").read_text()
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import torch
 
 import polyrhythm as pr
 from polyrhythm.core.records.metrics import parse_target
+from polyrhythm.core.records.outcome import OPTIONS
 from polyrhythm.core.training.run import Attempt, attempt
 from polyrhythm.errors import CompositionError
 from polyrhythm.hardware.fleet import Fleet, Straggler, fleet
@@ -100,6 +102,21 @@ def test_nothing_is_said_or_changed_of_a_run_whose_own_way_was_not_tried() -> No
         assert "How long the run takes as it is, is not known" in advice(run, made)
 
 
+def test_a_run_with_options_of_its_system_is_compared_as_it_is() -> None:
+    on, made = pr.Simulator(NETWORK, LATE), planner_on(NETWORK, LATE, target="loss=1.5", seconds=1.5)
+    made.plan()
+    for system, options in [("ssp", {"slack": 1}), ("ssp", {"slack": 3}), ("easgd", {"tau": 5, "moving_rate": 0.5})]:
+        notes = {OPTIONS: msgspec.json.encode(options).decode()}
+        run = RecordedRun(attempt(Limited(uneven, 16), workers=WORKERS, strategy=find(system, **options), on=on, notes=notes).outcome)
+        run_own(run, made)
+        own = own_candidate(run)
+        assert own is not None
+        assert repr(own.strategy) == repr(find(system, **options))
+        assert ("slack", 3) not in own.options  # as the paper has it: the candidate of the search
+        assert made.found.trainings[own]
+        assert "is not known" not in advice(run, made)
+
+
 def test_a_run_that_has_met_the_target_is_not_told_to_go_on_for_no_time() -> None:
     run = recorded(NETWORK, LATE)
     assert "That is the target already" in advice(run, planner_on(run.network, run.fleet, target="loss=1000", seconds=1.0))
@@ -111,6 +128,13 @@ def test_without_a_fault_the_run_goes_on_to_the_bits_of_one_that_was_not_looked_
     adapted = Adapting(RunPart(uneven_short, find("allreduce"), 2, on), seeded(3), tmp_path, _never, look=4).run()
     assert adapted.causes == []
     assert adapted.changed is None
+    assert adapted.looks == [
+        "After 4 steps the run was looked at. No worker and no line is at fault. It goes on as it is until step 16.",
+        "After 16 steps the run was looked at. No worker and no line is at fault. It goes on as it is until step 64.",
+        "After 64 steps the run was looked at. No worker and no line is at fault. It goes on as it is, and is not looked at again.",
+    ]
+    assert adapted.parts[1].outcome.settings["looks"].splitlines() == [adapted.looks[0], "The run is looked at after 16 steps."]
+    assert adapted.parts[-1].outcome.settings["looks"].splitlines() == adapted.looks
     whole = pr.run(uneven_short, workers=2, strategy="allreduce", on=on, seed=3)
     last = adapted.parts[-1].outcome.summary
     assert last.weights_sha256 == whole.summary.weights_sha256
@@ -122,7 +146,7 @@ def seeded(seed: int) -> Callable[[RunPart], Attempt]:
 
     def make(part: RunPart) -> Attempt:
         return attempt(
-            part.train, workers=part.workers, strategy=part.strategy, on=part.on, seed=seed, checkpoints=part.checkpoints, timeline=False
+            part.train, workers=part.workers, strategy=part.strategy, on=part.on, seed=seed, checkpoints=part.checkpoints, notes=part.notes
         )
 
     return make
@@ -137,6 +161,7 @@ def test_a_run_that_is_over_at_a_look_or_before_it_is_whole(steps: int, tmp_path
     whole = pr.run(job, workers=2, strategy="allreduce", on=on, seed=3)
     assert adapted.parts[-1].outcome.summary.weights_sha256 == whole.summary.weights_sha256
     assert len(adapted.parts) == 1 + (steps > 4)
+    assert f"The run was over after {steps} steps" in adapted.looks[-1]
 
 
 def test_where_nothing_can_be_searched_for_the_run_goes_on_in_the_way_that_was_asked_for_and_says_why(tmp_path: Path) -> None:
@@ -146,10 +171,12 @@ def test_where_nothing_can_be_searched_for_the_run_goes_on_in_the_way_that_was_a
     asked = RunPart(uneven_short, find("ssp", slack=2), WORKERS, pr.Simulator(NETWORK, LATE))
     adapted = Adapting(asked, seeded(1), tmp_path, refuses, look=4).run()
     assert [cause.kind for cause in adapted.causes] == ["slow worker"]
-    assert adapted.advice == "No other way was looked for, and the run has gone on as it was. There is no such metric."
+    assert adapted.advice == "No other way was looked for, and the run goes on as it was. There is no such metric."
     assert [part.error for part in adapted.parts] == [None, None]
     assert {part.outcome.settings["strategy"] for part in adapted.parts} == {repr(find("ssp", slack=2))}
     assert adapted.parts[-1].outcome.summary.steps > 4
+    assert "slow worker: worker/1 computes" in adapted.looks[0]
+    assert adapted.looks[1] == f"{adapted.advice} It goes on as it is."
 
 
 def test_the_part_up_to_the_end_writes_the_checkpoints_that_were_asked_for(tmp_path: Path) -> None:

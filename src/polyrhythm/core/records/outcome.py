@@ -15,6 +15,9 @@ from torch import Tensor
 
 from polyrhythm.core.kernel.events import AnyEvent
 
+OPTIONS = "options"
+"""The entry of the settings with the options that a run's system was given, as JSON."""
+
 State = Literal["running", "ended", "failed", "interrupted"]
 """The state of a run: `running` until the run changes that; the record of a killed run stays so unless another process completes it."""
 

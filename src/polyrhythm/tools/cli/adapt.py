@@ -17,7 +17,7 @@ from polyrhythm.hardware.network import Network
 from polyrhythm.hardware.placement import Local
 from polyrhythm.tools.cli.failures import notice
 from polyrhythm.tools.cli.planned_run import PlannedRun
-from polyrhythm.tools.planner.adapting import AdaptedRun, Adapting, RunPart
+from polyrhythm.tools.planner.adapting import Adapting, RunPart
 from polyrhythm.tools.planner.plan import PlanRequest
 from polyrhythm.tools.planner.recorded import RecordedRun
 
@@ -53,22 +53,23 @@ class AdaptOptions:
             )
 
     def attempt(self, plan: PlannedRun, kept: Path | None, watch: Watch) -> tuple[Attempt, Path | None]:
-        """Make the run, say what was changed, and return its last part with the place of its record; those of all are below `kept`."""
+        """Make the run, say what each look has seen and decided, and return its last part with the place of its record;
+        those of all are below `kept`."""
         self._refuse(plan)
 
         def place(number: int) -> Path | None:
             return None if kept is None else kept / f"part-{number}"
 
         def make(part: RunPart) -> Attempt:
-            own = replace(plan, train=part.train, strategy=part.strategy, on=part.on, crew=Crew.of(part.workers))
+            notes = {**plan.notes, **part.notes}
+            own = replace(plan, train=part.train, strategy=part.strategy, on=part.on, crew=Crew.of(part.workers), notes=notes)
             return own.attempt(place(part.number), watch, part.checkpoints)
 
         asked = RunPart(plan.train, plan.strategy, plan.crew.most, plan.on, self.checkpoints)
         lines = _HOST if plan.on.kind == "processes" else None
         with TemporaryDirectory() as made:
             below = self.checkpoints.directory or made
-            run = Adapting(asked, make, Path(below), self._planner(plan), lines=lines).run()
-        _say(run)
+            run = Adapting(asked, make, Path(below), self._planner(plan), lines=lines, tell=notice).run()
         return run.parts[-1], place(len(run.parts) - 1)
 
     def _refuse(self, plan: PlannedRun) -> None:
@@ -98,10 +99,3 @@ class AdaptOptions:
             return made
 
         return planner
-
-
-def _say(run: AdaptedRun) -> None:
-    for cause in run.causes:
-        notice(f"{cause.kind}: {cause.finding}")
-    if run.advice:
-        notice(run.advice)

@@ -94,8 +94,9 @@ class SystemComparison:
         return self.request.typed.where.on == "simulator"  # the workers of real runs print as their user has them do
 
     def _plan(self, variant: str, system: str, shown: str, where: str, settings: Mapping[str, str], seed: int) -> Planned:
-        strategy, command = self.request.strategies[system], self.request.command()
-        return self.loaded[variant].plan(shown, where, strategy, settings, seed, command)
+        request = self.request
+        notes = {**request.options_noted(system), COMMAND: request.command()}
+        return self.loaded[variant].plan(shown, where, request.strategies[system], settings, seed, notes)
 
     def _make(self, plans: Sequence[Planned]) -> list[Outcome]:
         made = _Outcomes(plans, self.out, self.request.goal)

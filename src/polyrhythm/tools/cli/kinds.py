@@ -28,8 +28,10 @@ class Loaded(Protocol):
     def share_batch(self, total: int, strategies: Mapping[str, Strategy | None]) -> dict[str, dict[str, str]]:
         """The batch of each worker, for each system. Raises CompositionError where there is none."""
 
-    def plan(self, name: str, place: str, strategy: Strategy | None, settings: Mapping[str, Any], seed: int, command: str) -> Planned:
-        """One run of it. Raises PolyrhythmErrors for settings that it does not have."""
+    def plan(
+        self, name: str, place: str, strategy: Strategy | None, settings: Mapping[str, Any], seed: int, notes: Mapping[str, str]
+    ) -> Planned:
+        """One run of it, with `notes` in its record. Raises PolyrhythmErrors for settings that it does not have."""
 
 
 class Kind(Protocol):

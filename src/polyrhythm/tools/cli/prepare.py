@@ -27,7 +27,7 @@ from polyrhythm.hardware.files import located
 from polyrhythm.hardware.presets import PRESETS
 from polyrhythm.tools.cli.fairness import share_batch
 from polyrhythm.tools.cli.groups import RuntimeOptions
-from polyrhythm.tools.cli.planned_run import COMMAND, PlannedRun
+from polyrhythm.tools.cli.planned_run import PlannedRun
 from polyrhythm.tools.cli.record import COMPARISON
 from polyrhythm.tools.cli.runtimes import runtime, settled
 from polyrhythm.tools.cli.shares import with_shares
@@ -83,12 +83,14 @@ class Prepared:
         """The batch of each worker, for each system. Raises CompositionError where there is none."""
         return share_batch(total, self.train, strategies, self.typed.workers)
 
-    def plan(self, name: str, place: str, strategy: Strategy | None, settings: Mapping[str, Any], seed: int, command: str) -> PlannedRun:
-        """One run of it. Raises PolyrhythmErrors for settings that the JOB does not have."""
+    def plan(
+        self, name: str, place: str, strategy: Strategy | None, settings: Mapping[str, Any], seed: int, notes: Mapping[str, str]
+    ) -> PlannedRun:
+        """One run of it, with `notes` in its record. Raises PolyrhythmErrors for settings that the JOB does not have."""
         assert strategy is not None
         on, strategy = runtime(self.typed.where, seed), with_shares(strategy, self.typed.where.shares, self.typed.crew)
         train = with_settings(self.train, self.typed.job, settings)
-        return PlannedRun(name, place, strategy, train, on, self.typed.crew, seed, {**self.facts, COMMAND: command})
+        return PlannedRun(name, place, strategy, train, on, self.typed.crew, seed, {**self.facts, **notes})
 
 
 @contextmanager

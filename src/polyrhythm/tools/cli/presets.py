@@ -12,6 +12,7 @@ import msgspec
 
 from polyrhythm.core.protocols.controller import Fixed
 from polyrhythm.core.protocols.local import PlainSteps
+from polyrhythm.core.records.outcome import OPTIONS
 from polyrhythm.core.strategy import Exchange
 from polyrhythm.core.strategy.crew_policy import CrewPolicy
 from polyrhythm.core.strategy.strategy import Strategy
@@ -120,6 +121,16 @@ def _exchanges(strategy: Strategy) -> str:
 
 def compose(name: str, given: Mapping[str, str]) -> Strategy:
     """The strategy of the system `name` with the options `given` as text."""
+    return find(name, **options_typed(name, given))
+
+
+def options_noted(name: str, given: Mapping[str, str]) -> dict[str, str]:
+    """The note in the record of a run that has options of its system; empty without any, and where each axis of a mesh has a system."""
+    return {OPTIONS: msgspec.json.encode(options_typed(name, given)).decode()} if given and name in SYSTEMS else {}
+
+
+def options_typed(name: str, given: Mapping[str, str]) -> dict[str, Any]:
+    """The options `given` as text, by the names that were typed. Raises PolyrhythmErrors for what the system does not have."""
     if name not in SYSTEMS:
         raise unknown("system", name, SYSTEMS)
     kinds = _kinds(name)
@@ -128,7 +139,7 @@ def compose(name: str, given: Mapping[str, str]) -> Strategy:
             raise CompositionError(f"{name} has no options, but {key}={given[key]} was given: leave it out.")
         if _own(name, key) not in kinds:
             raise unknown(f"option of {name}", key, _accepted(name))
-    return find(name, **{key: convert(name, key, text, kinds[_own(name, key)]) for key, text in given.items()})
+    return {key: convert(name, key, text, kinds[_own(name, key)]) for key, text in given.items()}
 
 
 def deal(given: Mapping[str, str], names: Sequence[str]) -> dict[str, dict[str, str]]:

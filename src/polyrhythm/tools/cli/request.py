@@ -15,7 +15,7 @@ from polyrhythm.tools.cli.kinds import ALL, Kind, Loaded
 from polyrhythm.tools.cli.options import repeated
 from polyrhythm.tools.cli.pairs import pairs
 from polyrhythm.tools.cli.prepare import Typed
-from polyrhythm.tools.cli.presets import compose, deal
+from polyrhythm.tools.cli.presets import compose, deal, options_noted
 from polyrhythm.tools.cli.tuning import APART, choices, parse_grid
 from polyrhythm.tools.cli.variants import Variant
 from polyrhythm.tools.pools import pools
@@ -68,6 +68,12 @@ class Request:
         """The command line that makes the same comparison again."""
         systems = [] if self.given.systems is None else ["--systems", self.given.systems]
         return self.typed.command("compare", before=systems, after=self.given.as_arguments())
+
+    def options_noted(self, system: str) -> dict[str, str]:
+        """The note in a record with the options that the system was given; none where scripts run without one."""
+        if self.strategies[system] is None:
+            return {}
+        return options_noted(system, deal(pairs(self.given.options, "--option"), list(self.strategies))[system])
 
     def settings(self, loaded: Loaded) -> dict[str, dict[str, str]]:
         """The settings of each system; those that contradict one another are refused, and those that the JOB does not have."""

@@ -98,12 +98,15 @@ def run(
     from polyrhythm.tools.cli.loggers import loggers
     from polyrhythm.tools.cli.output import reserved
     from polyrhythm.tools.cli.pairs import pairs
+    from polyrhythm.tools.cli.planned_run import COMMAND
     from polyrhythm.tools.cli.prepare import directory, prepared, typed
+    from polyrhythm.tools.cli.presets import options_noted
     from polyrhythm.tools.cli.record import COMPARISON
 
     _refuse_script(job)
     target = None if export is None else before_run(export, job, out)
-    strategies, logged = systems_typed(system, pairs(own.options or [], "--option")), loggers(watching.log or ())
+    given_options = pairs(own.options or [], "--option")
+    strategies, logged = systems_typed(system, given_options), loggers(watching.log or ())
     mesh, crew = layout.on(workers)
     wanted, given = checkpoints.wanted(), typed(job, arguments, crew, where)
     attempts = watching.attempts(job, wanted, logged)
@@ -111,7 +114,8 @@ def run(
     with reserved(shown.as_json), prepared(given) as loaded:
         partition, _ = given_partition(mesh, layout.divided(job), strategies, crew.most)
         strategy = given_strategy(strategies, partition)
-        plan = loaded.plan(system, "", strategy, pairs(own.settings or [], "--set"), seed, again)
+        notes = {**options_noted(system, given_options), COMMAND: again}
+        plan = loaded.plan(system, "", strategy, pairs(own.settings or [], "--set"), seed, notes)
         plan = replace(plan, partition=partition, loggers=logged, timeline=watching.timeline)
         kept = directory(out, COMPARISON)
         _announce(checkpoints.checkpoint if checkpoints.resume else None)

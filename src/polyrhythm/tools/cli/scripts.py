@@ -120,14 +120,16 @@ class PreparedScript:
     facts: Mapping[str, str]
     metric: str
 
-    def plan(self, name: str, place: str, strategy: Strategy | None, settings: Mapping[str, Any], seed: int, command: str) -> PlannedScript:
-        """One run of it."""
+    def plan(
+        self, name: str, place: str, strategy: Strategy | None, settings: Mapping[str, Any], seed: int, notes: Mapping[str, str]
+    ) -> PlannedScript:
+        """One run of it, with `notes` in its record."""
         if self.typed.where.shares is not None:
             raise CompositionError(f"--shares {self.typed.where.shares} is for jobs: a script takes its own batches. Leave it out.")
         on = replace(_virtual(self.typed), seed=seed)
         program = with_options(ScriptProgram(Path(self.typed.job), tuple(self.typed.arguments)), settings, seed)
         ranks = self.typed.workers if self.typed.counts else None
-        run = ProgramRun(program, ranks, on, RankSettings(strategy, self.metric), notes={**self.facts, COMMAND: command})
+        run = ProgramRun(program, ranks, on, RankSettings(strategy, self.metric), notes={**self.facts, **notes})
         return PlannedScript(name, place, run)
 
     def at(self, given: Typed) -> PreparedScript:

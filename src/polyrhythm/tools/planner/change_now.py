@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from inspect import signature
 from statistics import median
 
 from polyrhythm.core.units import show_seconds
 from polyrhythm.systems import SYSTEMS
+from polyrhythm.systems.declaration import canonical, paper_names_of
 from polyrhythm.tools.planner.candidate import Candidate
 from polyrhythm.tools.planner.measured import TrainedRun
 from polyrhythm.tools.planner.planner import Planner
@@ -21,11 +23,13 @@ _WORTH = 0.9
 
 
 def own_candidate(recorded: RecordedRun) -> Candidate | None:
-    """The run's own way of training, where that is a system as its paper has it; None with other options, and for other compositions."""
+    """The run's own way of training, where that is a system with the options that its record names; None for other compositions."""
     system = recorded.outcome.summary.system
     if system not in SYSTEMS or recorded.workers < 2:
         return None
-    own = Candidate(system, recorded.workers)
+    usual = {name: each.default for name, each in signature(SYSTEMS[system]).parameters.items()}
+    given = canonical(system, recorded.options, paper_names_of(SYSTEMS[system]))
+    own = Candidate(system, recorded.workers, tuple((name, value) for name, value in given.items() if value != usual.get(name)))
     return own if recorded.outcome.settings.get("strategy", "") in ("", repr(own.strategy)) else None
 
 
@@ -96,7 +100,11 @@ def advice(recorded: RecordedRun, planner: Planner) -> str:
 
 def _untried(own: Candidate | None, best: Candidate | None, recorded: RecordedRun, planner: Planner) -> str:
     """What is known where nothing is of the run as it is."""
-    why = "there was no time to try that" if own is not None else "it is no system with the options of its paper, and only these were tried"
+    why = (
+        "there was no time to try that"
+        if own is not None
+        else "it is no published system with options that its record names, and only such were tried"
+    )
     left = math.inf if best is None else left_of(best, recorded, planner)
     other = (
         ""

@@ -8,10 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import median, quantiles
+from typing import Any
+
+import msgspec
 
 from polyrhythm.core.kernel.names import is_worker
 from polyrhythm.core.records.metrics import Target, curve_of
-from polyrhythm.core.records.outcome import Outcome
+from polyrhythm.core.records.outcome import OPTIONS, Outcome
 from polyrhythm.errors import CompositionError
 from polyrhythm.hardware.fleet import Fleet
 from polyrhythm.hardware.machines import Profile
@@ -90,6 +93,12 @@ class RecordedRun:
         )
         whole = Network("as recorded", (Site("recorded", usual, usual, latency),), ((0.0,),), ((float("inf"),),))
         return replace(whole, accesses=accesses, placement=WithWorkers())
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options of its system that were given, as far as the record has them."""
+        found: dict[str, Any] = msgspec.json.decode(self.outcome.settings.get(OPTIONS, "{}"))
+        return found
 
     def value(self, target: Target) -> float | None:
         """The best value of the target's metric so far; None where it was not measured."""
