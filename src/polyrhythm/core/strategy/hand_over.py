@@ -18,10 +18,10 @@ Kept = Sequence[tuple[Sequence[Tensor], Sequence[Sequence[Any]]]]
 class HandOver:
     """The `state` to continue from, the worker's `own` or a donor's, and those of workers that have `left`, for one of the others.
 
-    `furthest` is the number of steps of the worker that has taken most: where each has weights of its own and all exchange at the same
-    steps, the others take theirs up to that one alone. `used` is what each member of the view before has used of the data, and `donor` the
-    worker whose position those have who have joined. `kept` is what this worker's replicas had not sent where the `state` is a donor's.
-    `trained` is the number of training steps of a model in parts that somebody has completed: they are complete for all.
+    `furthest` is the number of steps of the worker that has taken most, which is `ahead` by so many: where each has weights of its own and
+    all exchange at the same steps, the others take theirs up to that one alone. `used` is what each member of the view before has used of
+    the data, and `donor` the worker whose position those have who have joined. `kept` is what this worker's replicas had not sent where the
+    `state` is a donor's. `trained` is the number of training steps of a model in parts that somebody has completed: all have then.
     """
 
     state: StateTree
@@ -32,6 +32,7 @@ class HandOver:
     donor: str = ""
     kept: Sequence[Kept] = ()
     trained: int = 0
+    ahead: int = 0
 
     def of_replica(self, number: int) -> HandOver:
         """What the replica of that number continues from."""

@@ -142,7 +142,7 @@ class Replica:
         self._set_clock(clock)
         self.equal.begin_among_others(clock)
         for part in self.parts:
-            part.await_furthest(handed.furthest)
+            part.await_furthest(clock + handed.ahead)
         if plan.strategy.shares_memory:
             self.wait_for_memory()
 

@@ -49,7 +49,7 @@ class ObservedWorker:
 
     @property
     def clock(self) -> int:
-        """Steps that this worker has taken; with several models or tables, the largest number of any of them."""
+        """Steps that this worker has taken; of several models or tables, in each iteration as many as the one takes that takes most."""
         return self._steps.clock
 
     @property

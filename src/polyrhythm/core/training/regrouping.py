@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from polyrhythm.core.kernel.job import WorkerContext
@@ -73,7 +73,7 @@ class Regrouping:
     @property
     def exchanged(self) -> int:
         """The step of the last exchange that the worker has completed; 0 if it has not completed any here."""
-        return max((each.made.last for each in self.models.replicas), default=0)
+        return self.state.numbers.number_of([each.made.last for each in self.models.replicas])
 
     @property
     def trained(self) -> int:
@@ -142,7 +142,7 @@ class Regrouping:
         group, replicas = plan.mesh.world(self.context.port.name), plan.mesh.shares(self.context.port.name)
         if self.begins and not handed.own:
             self.state.hand(handed.state)
-        self.models.regroup(plan, handed)
+        self.models.regroup(plan, replace(handed, ahead=handed.furthest - self.steps.clock))
         for replica, kept in zip(
             self.models.replicas, handed.kept, strict=False
         ):  # a newcomer that was interrupted attaches the others later

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from operator import attrgetter
 
 from polyrhythm.core.kernel.events import Stepped
 from polyrhythm.core.kernel.job import WorkerContext
@@ -13,8 +12,6 @@ from polyrhythm.core.training.data.data import Data
 from polyrhythm.core.training.models import Models
 from polyrhythm.core.training.worker_state import WorkerState
 from polyrhythm.errors import WorkloadError
-
-_CLOCK = attrgetter("clock")
 
 
 class Steps:
@@ -46,8 +43,8 @@ class Steps:
 
     @property
     def clock(self) -> int:
-        """Steps that this worker has taken: the largest number of any model or table."""
-        return max(map(_CLOCK, self.held), default=0)
+        """Steps that this worker has taken, as `StepNumbers` counts those of several models or tables."""
+        return self.state.numbers.clock
 
     def train(self, each: CommonState) -> None:
         """Take one step of a model, whose gradient should come from samples of this worker's."""
@@ -77,6 +74,8 @@ class Steps:
     def _complete(self, each: CommonState) -> None:
         """The step was computed: exchange it, and count it."""
         samples, self.state.batch = self.state.batch, 0
+        if not self.state.position.under_way:
+            self.state.numbers.begins(each)
         self.context.uncounted(partial(each.step, samples))
         self.taken()
         self.note(samples)

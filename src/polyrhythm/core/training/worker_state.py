@@ -28,6 +28,7 @@ from polyrhythm.core.training.other_way import attached_more, other_name, refusa
 from polyrhythm.core.training.own_state.inner_parts import beneath
 from polyrhythm.core.training.own_state.own_variables import OwnVariables, Variables, multiply
 from polyrhythm.core.training.position import DataPosition
+from polyrhythm.core.training.step_numbers import StepNumbers
 from polyrhythm.core.trees import StateTree, separate
 from polyrhythm.errors import CheckpointError, CompositionError, WorkloadError, diverged
 
@@ -51,8 +52,10 @@ class WorkerState:
         self.context = context
         self.replicas = replicas
         self.tables = tables
+        self.numbers = StepNumbers(lambda: [*self.replicas, *self.tables.values()])
         self.override = plan.override
-        self.position = DataPosition(between, self._arrive)
+        self._between = between
+        self.position = DataPosition(self._step_ended, self._arrive)
         self.samples = 0
         self.batch = 0
         self.metrics: dict[str, float] = {}
@@ -63,6 +66,7 @@ class WorkerState:
         self.before: StateTree = None if self.found is None else self.found.state
         if self.before is not None:
             self.position.restore(self.before["position"], plan.override, self.newcomer)
+            self.numbers.restore({} if self.switched else self.before)
         self.listeners = ChangeListeners()
         self.parts: LocalParts = Undivided()
         self.counts = True
@@ -77,6 +81,13 @@ class WorkerState:
         """Continue from the state of another worker: what belongs to a worker alone begins anew."""
         self.found, self.before = Continuation(state, changed=True, own=False), state
         self.position.restore(state["position"], self.override, self.newcomer)
+        self.numbers.restore(state)
+
+    def _step_ended(self) -> None:
+        """All batches that were handed out have been used, in an iteration of a loop or by a step outside of loops."""
+        if self.position.under_way:
+            self.numbers.ends()
+        self._between()
 
     @property
     def used(self) -> dict[str, StateTree]:
@@ -129,6 +140,7 @@ class WorkerState:
             "samples": self.samples,
             "batch": self.batch,
             "metrics": self.metrics,
+            **self.numbers.export(),
         }
 
     @property
