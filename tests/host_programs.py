@@ -25,7 +25,7 @@ here = Path(__file__).parent
 say = lambda kind, **news: print(json.dumps({"type": kind, **news}), flush=True)
 polyrhythm = "0.0.1" if name == "old" else os.environ["VERSION"]
 versions = {"polyrhythm": polyrhythm, "python": "3.11.2", "torch": "2.4" if name == "apart" else "2.5"}
-say("HostHello", versions=versions, memory=8e9, port=4000, address="10.0.0.7", caller="10.0.0.1")
+say("HostHello", versions=versions, memory=8e9, address="10.0.0.7", caller="10.0.0.1")
 sites = [{"name": f"host-{k}", "egress": 1e6 * (k + 1)} for k in range(2)]
 network = {"name": "measured", "sites": sites, "links": [{"from": "host-0", "to": "host-1", "latency": 0.01, "bandwidth": 1e6}]}
 for line in sys.stdin:
@@ -42,6 +42,8 @@ for line in sys.stdin:
         say("StepsTimed", device={"name": "this machine", "flops": 2e9, "overhead_seconds": 0.001})
     elif kind == "TimeWithin":
         say("WithinTimed", latency=1e-5, bandwidth=1e9)
+    elif kind == "OpenMeeting":
+        say("MeetingOpened", port=4000)
     elif kind == "MeetOthers":
         say("LinksMeasured", network="" if order["rank"] else json.dumps(network))
 (here / f"{name}.ended").touch()

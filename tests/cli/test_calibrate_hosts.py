@@ -34,6 +34,16 @@ def test_files_are_written_that_name_the_hosts(polyrhythm: Any, tiny: Path, tmp_
     assert (order["job"], order["source"], order["settings"]) == ("job.py", tiny.read_text(), {"epochs": "3"})
 
 
+def test_that_one_host_has_no_network_is_said(polyrhythm: Any, tmp_path: Path, ssh: str, agent: Path) -> None:
+    command = ("calibrate", "digits-cnn", "--hosts", "desktop", "--ssh", ssh, "--python", agent, "--out", tmp_path / "mine")
+    result = polyrhythm(*command)
+    assert result.code == 0
+    assert "one host has no lines to others, so no network.json was written: name a network" in result.err
+    assert sorted(each.name for each in (tmp_path / "mine").iterdir()) == ["desktop.json", "device.json"]
+    (tmp_path / "mine" / "network.json").write_text("{}")
+    assert "network.json is of an earlier calibration" in polyrhythm(*command).err
+
+
 def test_json_has_each_machine(polyrhythm: Any, ssh: str, agent: Path) -> None:
     result = polyrhythm("calibrate", "digits-cnn", "--hosts", "desktop,laptop", "--ssh", ssh, "--python", agent, "--json")
     found = json.loads(result.out)

@@ -47,6 +47,8 @@ def test_agents_meet_at_the_first_host_with_a_secret_that_no_command_line_shows(
     assert first["address"] == second["address"] == "10.0.0.7"
     assert (first["port"], first["rank"], second["rank"]) == (4000, 0, 1)
     assert first["secret"] == second["secret"]
+    opened = orders(agent, "desktop")[-2]
+    assert (opened["type"], opened["workers"], opened["secret"]) == ("OpenMeeting", 2, first["secret"])
     assert (first["own"], second["own"]) == ("10.0.0.7", "")
 
 
@@ -135,7 +137,7 @@ HERE, DESK, PI = (SurveyedHost(name, name) for name in ("here", "desk", "pi"))
 
 
 def hello(address: str = "", caller: str = "") -> HostHello:
-    return HostHello({}, 1e9, 4000, address, caller)
+    return HostHello({}, 1e9, address, caller)
 
 
 @pytest.mark.parametrize(

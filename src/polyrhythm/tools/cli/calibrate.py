@@ -114,7 +114,7 @@ def calibrate(
         (profile, local), network = (survey.measure(), None) if place.workers < 2 else _joined(place, survey)
     if place.rank > 0:
         return
-    if kept is not None and network is not None:
+    if kept is not None:
         write_network(kept, network)
     print_json(figures(profile, network, local)) if as_json else show(profile, network, local)
 

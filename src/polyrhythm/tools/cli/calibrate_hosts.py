@@ -67,8 +67,7 @@ def measure_hosts(listed: HostList, steps: HostSteps, out: Path | None, as_json:
         found = HostSurvey(listed, notice, link_progress()).measure(order)
     if kept is not None:
         write_machines(kept, found.machines)
-        if found.network is not None:
-            write_network(kept, found.network)
+        write_network(kept, found.network)
     if as_json:
         print_json({**figures(None, found.network, found.local), "devices": [each.machine for each in found.machines]})
         return

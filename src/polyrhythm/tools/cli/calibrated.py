@@ -29,9 +29,13 @@ def write_device(directory: Path, machine: Machine) -> Path:
     return path
 
 
-def write_network(directory: Path, network: Network) -> None:
-    """network.json, for the simulator and the lab."""
+def write_network(directory: Path, network: Network | None) -> None:
+    """network.json, for the simulator and the lab; of one host alone, which has no lines, that there is none is said."""
     path = directory / networks.FILE
+    if network is None:
+        older = f"{path} is of an earlier calibration" if path.exists() else f"no {networks.FILE} was written"
+        notice(f"one host has no lines to others, so {older}: name a network, such as --network lan, or calibrate several hosts")
+        return
     path.write_text(network_json(network), encoding="utf-8")
     notice(f"wrote {path}, for --network")
 

@@ -93,7 +93,7 @@ class MeetingPlace(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RankZero:
-    """Rank 0 keeps the store, for this one rendezvous, at `port` (0: any free one, for one worker alone) of its address `host`."""
+    """Rank 0 keeps the store, for this one rendezvous, at `port` (0: any free one) of its address `host`."""
 
     host: str = "127.0.0.1"
     port: int = DEFAULT_PORT
@@ -101,14 +101,17 @@ class RankZero:
 
     def meet(self, who: Attendee) -> Meeting:
         """Keep the store or find it; prints a warning where others on the network could come too."""
-        key = given_secret() or PUBLIC
         if who.rank:
-            return join_store(who, self.host, self.port, key, self.names)
-        addresses = who.addresses(self._own)
+            return join_store(who, self.host, self.port, given_secret() or PUBLIC, self.names)
+        return self.opened(who).meet(who)
+
+    def opened(self, who: Attendee) -> OpenStore:
+        """Rank 0 keeps the store from now on, so that others can be told its port; prints a warning where strangers could come too."""
+        key, addresses = given_secret() or PUBLIC, who.addresses(self._own)
         server = open_store(addresses[0], self.port, who.workers, key)
         if key == PUBLIC:
             warn_unprotected(server.address, who.workers)
-        return keep_store(who, server, key, addresses)
+        return OpenStore(server, key, addresses)
 
     def _own(self) -> str:
         found = self.names.addresses(self.host)
@@ -116,6 +119,23 @@ class RankZero:
         if not chosen:
             raise RunError(f"{self.host!r} cannot be reached from here: set MASTER_ADDR to an address that all hosts can reach.")
         return chosen
+
+
+@dataclass(frozen=True, slots=True)
+class OpenStore:
+    """Rank 0 keeps `server`, which listens already; `addresses` are the one to listen at, and the one at which others reach it."""
+
+    server: StoreServer
+    key: bytes = field(repr=False)
+    addresses: tuple[str, str]
+
+    @property
+    def port(self) -> int:
+        """The port at which the others find it."""
+        return self.server.address[1]
+
+    def meet(self, who: Attendee) -> Meeting:
+        return keep_store(who, self.server, self.key, self.addresses)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -53,8 +54,12 @@ class HostLink:
         self._lock = threading.Lock()
         self._over = threading.Event()
         self._threads = [threading.Thread(target=each, daemon=True) for each in (self._read_words, self._read, self._beat)]
-        for thread in self._threads:
-            thread.start()
+        try:
+            for thread in self._threads:
+                thread.start()
+        except RuntimeError:  # no more threads: nobody would end it
+            self._kill()
+            raise
 
     def order(self, order: SurveyOrder) -> None:
         """Give an order; nothing happens where the agent has ended, as `hear` is told."""
@@ -74,15 +79,21 @@ class HostLink:
         with self._lock, suppress(OSError):
             self.process.stdin.close()
         try:
-            self.process.wait(_ENDING_SECONDS if self._began else 0.0)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(_ENDING_SECONDS if self._began else 0.0)
+        finally:  # also where somebody is tired of waiting
+            self._kill()
         for thread in self._threads:
             thread.join()
         for stream in (self.process.stdout, self.process.stderr):
             assert stream is not None
             stream.close()
+
+    def _kill(self) -> None:
+        """End all of its session: what it has started may be left, also when it has ended, and hold open what we read from."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
 
     def _read(self) -> None:
         assert self.process.stdout is not None

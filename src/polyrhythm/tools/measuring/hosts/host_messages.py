@@ -37,6 +37,15 @@ class TimeWithin(msgspec.Struct, frozen=True, tag=True):
     """Measure what two processes of this host send each other."""
 
 
+class OpenMeeting(msgspec.Struct, frozen=True, tag=True):
+    """Listen for the agents of all hosts, so many `workers`, at a free port of the `address`; `own` is where the others reach this host."""
+
+    workers: int
+    address: str
+    secret: str
+    own: str = ""
+
+
 class MeetOthers(msgspec.Struct, frozen=True, tag=True):
     """Measure the network with the agents of the other hosts, as the one of `rank`; they meet at `address`, where rank 0 is.
 
@@ -52,18 +61,17 @@ class MeetOthers(msgspec.Struct, frozen=True, tag=True):
     within: tuple[float, float] | None = None
 
 
-SurveyOrder = StillThere | TimeSteps | TimeWithin | MeetOthers
+SurveyOrder = StillThere | TimeSteps | TimeWithin | OpenMeeting | MeetOthers
 
 
 class HostHello(msgspec.Struct, frozen=True, tag=True):
-    """An agent is there: the versions of its software, memory in bytes, and a port that is free.
+    """An agent is there: the versions of its software, and memory in bytes.
 
     `address` is where ssh reached it, and `caller` from where; both are empty where it was started otherwise.
     """
 
     versions: dict[str, str]
     memory: float
-    port: int
     address: str = ""
     caller: str = ""
 
@@ -80,6 +88,12 @@ class WithinTimed(msgspec.Struct, frozen=True, tag=True):
 
     latency: float
     bandwidth: float
+
+
+class MeetingOpened(msgspec.Struct, frozen=True, tag=True):
+    """The others can come, at this `port`, which this agent holds from now on."""
+
+    port: int
 
 
 class LinksCounted(msgspec.Struct, frozen=True, tag=True):
@@ -102,4 +116,4 @@ class SurveyFailed(msgspec.Struct, frozen=True, tag=True):
     composed: bool = False
 
 
-SurveyNews = HostHello | StepsTimed | WithinTimed | LinksCounted | LinksMeasured | SurveyFailed
+SurveyNews = HostHello | StepsTimed | WithinTimed | MeetingOpened | LinksCounted | LinksMeasured | SurveyFailed

@@ -25,7 +25,9 @@ from polyrhythm.tools.measuring.hosts.host_messages import (
     HostHello,
     LinksCounted,
     LinksMeasured,
+    MeetingOpened,
     MeetOthers,
+    OpenMeeting,
     StepsTimed,
     SurveyFailed,
     SurveyNews,
@@ -38,7 +40,7 @@ from polyrhythm.tools.measuring.links import Follow
 USED = 0.75
 """The part of a host's memory that a worker may use: the system and the user's programs have the rest."""
 
-News = TypeVar("News", HostHello, StepsTimed, WithinTimed, LinksMeasured)
+News = TypeVar("News", HostHello, StepsTimed, WithinTimed, MeetingOpened, LinksMeasured)
 Show = Callable[[str], None]
 
 
@@ -104,10 +106,12 @@ class HostSurvey:
     def _network(self, hellos: Sequence[HostHello], within: WithinTimed) -> Network:
         hosts, secret = self._listed.hosts, secrets.token_hex(16)
         address = meeting_address(hosts, hellos)
+        self._links[0].order(OpenMeeting(len(hosts), address, secret, hosts[0].address or address))
+        port = self._gather(MeetingOpened, self._links[:1])[0].port
         for rank, link in enumerate(self._links):
             local = (within.latency, within.bandwidth) if rank == 0 else None
             own = hosts[rank].address or (address if rank == 0 else "")
-            link.order(MeetOthers(rank, len(hosts), address, hellos[0].port, secret, own, local))
+            link.order(MeetOthers(rank, len(hosts), address, port, secret, own, local))
         written = self._gather(LinksMeasured, self._links)[0].network
         network = Network.described(msgspec.json.decode(written, type=NetworkDescription))
         sites = tuple(replace(site, name=host.name) for site, host in zip(network.sites, hosts, strict=True))

@@ -11,7 +11,6 @@ import queue
 import selectors
 import shutil
 import signal
-import socket
 import tempfile
 import threading
 import time
@@ -26,7 +25,7 @@ from polyrhythm.core.job_files.script import arguments
 from polyrhythm.core.job_files.settings import Train
 from polyrhythm.core.kernel.group import Group
 from polyrhythm.core.processes.rendezvous.join import enter
-from polyrhythm.core.processes.rendezvous.places import HOST_ADDRESS, RankZero
+from polyrhythm.core.processes.rendezvous.places import HOST_ADDRESS, Attendee, OpenStore, RankZero
 from polyrhythm.core.processes.rendezvous.rank_environment import RankEnvironment
 from polyrhythm.core.processes.rendezvous.secret import SECRET
 from polyrhythm.core.records.outcome import versions
@@ -41,7 +40,9 @@ from polyrhythm.tools.measuring.hosts.host_messages import (
     HostHello,
     LinksCounted,
     LinksMeasured,
+    MeetingOpened,
     MeetOthers,
+    OpenMeeting,
     StepsTimed,
     StillThere,
     SurveyFailed,
@@ -106,6 +107,7 @@ class SurveyAgent:
     def __init__(self, channel: AgentChannel, directory: Path) -> None:
         self._channel = channel
         self._directory = directory
+        self._opened: OpenStore | None = None
 
     def run(self) -> None:
         """Say that it is there, and carry orders out until it is interrupted."""
@@ -127,8 +129,11 @@ class SurveyAgent:
             case TimeWithin():
                 found = local_between()
                 self._channel.say(WithinTimed(found.latency, found.bandwidth))
+            case OpenMeeting():
+                self._opened = open_meeting(order)
+                self._channel.say(MeetingOpened(self._opened.port))
             case MeetOthers():
-                network = meet(order, lambda done, pairs: self._channel.say(LinksCounted(done, pairs)))
+                network = meet(order, self._opened, lambda done, pairs: self._channel.say(LinksCounted(done, pairs)))
                 self._channel.say(LinksMeasured("" if order.rank else network_json(network)))
 
 
@@ -136,11 +141,8 @@ def hello() -> HostHello:
     """What is known of this host at once."""
     there = os.environ.get("SSH_CONNECTION", "").split()
     caller, _, address, *_ = there if len(there) > 3 else ["", "", ""]
-    with socket.socket() as free:
-        free.bind(("", 0))
-        port = free.getsockname()[1]
     memory = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    return HostHello(versions(), memory, port, address, caller)
+    return HostHello(versions(), memory, address, caller)
 
 
 def time_steps(order: TimeSteps, directory: Path) -> StepsTimed:
@@ -165,17 +167,28 @@ def time_steps(order: TimeSteps, directory: Path) -> StepsTimed:
     return StepsTimed(device=machine) if isinstance(machine, Device) else StepsTimed(profile=machine)
 
 
-def meet(order: MeetOthers, follow: Follow) -> Network:
-    """The network between this host and the others, who all are given such an order."""
-    os.environ[SECRET] = order.secret
-    if order.own:
-        os.environ[HOST_ADDRESS] = order.own
+def open_meeting(order: OpenMeeting) -> OpenStore:
+    """A store that listens for the others: only then can they be told its port, which nobody else can take."""
+    _reached(order.secret, order.own)
+    return RankZero(order.address, 0).opened(Attendee(0, order.workers))
+
+
+def meet(order: MeetOthers, opened: OpenStore | None, follow: Follow) -> Network:
+    """The network between this host and the others, who all are given such an order; the first has `opened` the meeting."""
+    _reached(order.secret, order.own)
     within = Local() if order.within is None else Local(*order.within)
-    place = RankEnvironment(order.rank, order.workers, RankZero(order.address, order.port))
+    place = RankEnvironment(order.rank, order.workers, opened or RankZero(order.address, order.port))
     with enter(survey_job(order.workers), lambda event: None, place) as joined:
         group = Group.of_workers(order.workers, order.rank)
         following = unfollowed if order.rank else follow
         return network_between(joined.context, group, "measured", within, congestion_here(), following)
+
+
+def _reached(secret: str, own: str) -> None:
+    """Let the rendezvous find the secret, and where the others reach this host."""
+    os.environ[SECRET] = secret
+    if own:
+        os.environ[HOST_ADDRESS] = own
 
 
 def end_in_time(directory: Path) -> None:
