@@ -1,7 +1,7 @@
 # Two commands do everything on a fresh machine: `make demo` and `make test`. Both make .venv themselves.
 PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 BIN := .venv/bin
-NATIVE := src/polyrhythm/core/shared_memory/_group.h src/polyrhythm/core/shared_memory/_native.c src/polyrhythm/core/shared_memory/_pieces.c src/polyrhythm/core/shared_memory/_fixed_point.c src/polyrhythm/core/shared_memory/_rings.c src/polyrhythm/core/processes/runtime/_beats.c src/polyrhythm/codec/kernels/_kernels.c src/polyrhythm/workloads/topics/_light_lda.c
+NATIVE := $(sort $(shell find src -name '*.[ch]'))
 
 .PHONY: demo test test-all test-engines test-page test-ssh test-executorch test-kubernetes mutants lint format docs docs-tables install bench clean
 

@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <structmember.h>
 
+#include "_heap.h"
+
 #define COMPACT_AT 1024     /* as in event_queue.py */
 #define FIRST_ROOM 64
 
@@ -184,20 +186,12 @@ static int make_ready(Queue *self, PyObject *work) {
 
 static int earlier(const Entry *a, const Entry *b) { return a->time != b->time ? a->time < b->time : a->number < b->number; }
 
-static void queue_sink(Queue *self, Py_ssize_t at) {
-    Entry moved = self->heap[at];
-    for (Py_ssize_t child; (child = 2 * at + 1) < self->size; at = child) {
-        if (child + 1 < self->size && earlier(&self->heap[child + 1], &self->heap[child])) child++;
-        if (!earlier(&self->heap[child], &moved)) break;
-        self->heap[at] = self->heap[child];
-    }
-    self->heap[at] = moved;
-}
+HEAP(entries, Entry, earlier)
 
 static PyObject *queue_pop(Queue *self, double *time) {
     PyObject *work = self->heap[0].work;
     *time = self->heap[0].time;
-    if (--self->size) self->heap[0] = self->heap[self->size], queue_sink(self, 0);
+    if (--self->size) self->heap[0] = self->heap[self->size], entries_sink(self->heap, self->size, 0);
     return work;
 }
 
@@ -220,7 +214,7 @@ static int queue_compact(Queue *self) {      /* the heap is whole whenever Pytho
     for (Py_ssize_t k = 0; k < self->size; k++)
         if (next < left && self->heap[k].work == gone[next]) next++; else self->heap[kept++] = self->heap[k];
     self->size = kept;
-    for (Py_ssize_t k = kept / 2; k-- > 0;) queue_sink(self, k);
+    for (Py_ssize_t k = kept / 2; k-- > 0;) entries_sink(self->heap, self->size, k);
     while (count) Py_DECREF(gone[--count]);
     free(gone);
     return stale < 0 ? -1 : 0;
@@ -241,10 +235,8 @@ static int queue_at(Queue *self, double time, PyObject *work) {
         if (larger == NULL) { PyErr_NoMemory(); return -1; }
         self->heap = larger, self->room = more;
     }
-    Entry last = {time, ++self->scheduled, Py_NewRef(work)};
-    Py_ssize_t at = self->size++;
-    for (Py_ssize_t parent; at && earlier(&last, &self->heap[parent = (at - 1) / 2]); at = parent) self->heap[at] = self->heap[parent];
-    self->heap[at] = last;
+    self->heap[self->size] = (Entry){time, ++self->scheduled, Py_NewRef(work)};
+    entries_rise(self->heap, self->size++);
     return self->scheduled % COMPACT_AT || self->size < COMPACT_AT ? 0 : queue_compact(self);
 }
 

@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <structmember.h>
 
+#include "_heap.h"
+
 #define PLACES 7            /* links on the longest path */
 #define TOLERANCE 1e-12     /* as in filling.py */
 #define TIDY 1024           /* as in sharing.py */
@@ -404,28 +406,19 @@ static void drop(End *end) {
     if (end->flow) Py_DECREF(end->flow); else release(end->group);
 }
 
-static void sink(Traffic *self, Py_ssize_t place) {
-    End moved = self->ends[place];
-    for (Py_ssize_t child; (child = 2 * place + 1) < self->size; place = child) {
-        if (child + 1 < self->size && before(&self->ends[child + 1], &self->ends[child])) child++;
-        if (!before(&self->ends[child], &moved)) break;
-        self->ends[place] = self->ends[child];
-    }
-    self->ends[place] = moved;
-}
+HEAP(ends, End, before)
 
 static End pop(Traffic *self) {
     End first = self->ends[0];
-    if (--self->size) self->ends[0] = self->ends[self->size], sink(self, 0);
+    if (--self->size) self->ends[0] = self->ends[self->size], ends_sink(self->ends, self->size, 0);
     return first;
 }
 
 static int push(Traffic *self, End end) {
     if (self->size == self->room && grow((void **)&self->ends, &self->room, sizeof(End)) < 0) return -1;
     if (end.flow) Py_INCREF(end.flow); else end.group->references++;
-    Py_ssize_t place = self->size++;
-    for (Py_ssize_t parent; place && before(&end, &self->ends[parent = (place - 1) / 2]); place = parent) self->ends[place] = self->ends[parent];
-    self->ends[place] = end;
+    self->ends[self->size] = end;
+    ends_rise(self->ends, self->size++);
     return 0;
 }
 
@@ -579,7 +572,7 @@ static void tidy(Traffic *self) {      /* the heap is whole before anything is l
         self->ends[k] = self->ends[kept], self->ends[kept++] = current;
     }
     self->size = kept;
-    for (Py_ssize_t k = kept / 2; k-- > 0;) sink(self, k);
+    for (Py_ssize_t k = kept / 2; k-- > 0;) ends_sink(self->ends, kept, k);
     self->tidy_at = TIDY + 2 * kept;
     for (Py_ssize_t k = kept; k < all; k++) drop(&self->ends[k]);
 }
@@ -676,26 +669,19 @@ static int comes_before(const Delivery *a, const Delivery *b) {
     return a->number < b->number;
 }
 
+HEAP(deliveries, Delivery, comes_before)
+
 static int deliver(Traffic *self, Delivery last) {
     if (self->under_way == self->delivery_room && grow((void **)&self->deliveries, &self->delivery_room, sizeof(Delivery)) < 0) return -1;
     Py_INCREF(last.token);
-    Py_ssize_t place = self->under_way++;
-    for (Py_ssize_t parent; place && comes_before(&last, &self->deliveries[parent = (place - 1) / 2]); place = parent)
-        self->deliveries[place] = self->deliveries[parent];
-    self->deliveries[place] = last;
+    self->deliveries[self->under_way] = last;
+    deliveries_rise(self->deliveries, self->under_way++);
     return 0;
 }
 
 static PyObject *delivered(Traffic *self) {
     PyObject *token = self->deliveries[0].token;
-    Delivery moved = self->deliveries[--self->under_way];
-    Py_ssize_t place = 0;
-    for (Py_ssize_t child; (child = 2 * place + 1) < self->under_way; place = child) {
-        if (child + 1 < self->under_way && comes_before(&self->deliveries[child + 1], &self->deliveries[child])) child++;
-        if (!comes_before(&self->deliveries[child], &moved)) break;
-        self->deliveries[place] = self->deliveries[child];
-    }
-    if (self->under_way) self->deliveries[place] = moved;
+    if (--self->under_way) self->deliveries[0] = self->deliveries[self->under_way], deliveries_sink(self->deliveries, self->under_way, 0);
     return token;
 }
 
