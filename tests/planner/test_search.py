@@ -11,7 +11,7 @@ import polyrhythm as pr
 from polyrhythm.core.records.metrics import parse_target
 from polyrhythm.hardware.network import Network
 from polyrhythm.tools.planner.answer import INTERRUPTED
-from polyrhythm.tools.planner.candidate import Candidate
+from polyrhythm.tools.planner.candidate import ALONE, Candidate
 from polyrhythm.tools.planner.findings import LEEWAY
 from polyrhythm.tools.planner.measure_cache import MeasureCache
 from polyrhythm.tools.planner.objective import Objective, Prices
@@ -188,3 +188,17 @@ def test_a_map_has_two_systems_also_where_the_search_was_sure_after_one(monkeypa
     assert len(together) < 2 <= len(bandwidth.systems)
     assert bandwidth.cells
     assert latency.cells
+
+
+def test_a_choice_that_was_only_timed_says_whose_curve_it_has() -> None:
+    made, run, timed = (
+        planner(findings(systems=("allreduce", "direct"), workers=(2,)), 60.0),
+        Candidate("allreduce", 2),
+        Candidate("direct", 2),
+    )
+    made.search.make([(ALONE, 0, 64, math.inf), (run, 0, 400, math.inf), (timed, 0, 8, math.inf)], 1.0)
+    own, other = made.choice(run), made.choice(timed)
+    assert own is not None
+    assert other is not None
+    assert (own.reached, own.shared, own.like) == (1, 0, "")
+    assert (other.reached, other.shared, other.like) == (1, 1, run.name)

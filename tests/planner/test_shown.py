@@ -75,3 +75,16 @@ def test_the_table_shows_standstills_and_a_sentence_says_which_is_first_with_int
     assert "With 9 interruptions an hour of each worker, diloco × 4 never comes to it; easgd × 4 comes first then, in 1.5 s." in text
     assert "+ 1 s + 1 s – never" in text
     assert "none + 500 ms + 200 ms 1.5 s" in text
+
+
+def test_the_answer_says_what_was_run_and_what_was_shared_of_another_curve() -> None:
+    own = replace(choice("direct", 4, 1.0), reached=3, seeds=3)
+    timed, partly = replace(own, like="allreduce × 4", shared=3), replace(own, like="allreduce × 4", shared=2)
+    said = {each.shared: " ".join(plan_text(plan([each]), 250).split()) for each in (own, timed, partly)}
+    assert "(500 ms – 2 s, 3 seeds)" in said[0]
+    assert "curve of" not in said[0]
+    assert "(500 ms – 2 s, by the curve of allreduce × 4, 3 seeds)" in said[3]
+    assert "It was timed for a few steps, and not run to the target: its curve is that of allreduce × 4" in said[3]
+    assert "direct × 4: curve of allreduce" in said[3]
+    assert "(500 ms – 2 s, 3 seeds, 2 of them by the curve of allreduce × 4)" in said[2]
+    assert "It was run under 1 seed; under 2 more it has the curve of allreduce × 4" in said[2]

@@ -79,8 +79,8 @@ class Choice(msgspec.Struct, frozen=True):
     `crew` is what follows when workers are lost or join. `waits` null where it was not measured.
     `corrected` is the factor by which measured runs changed the seconds; `executed` is a run of it
     as its command has it. `machines` are those that it uses, where it leaves some out. `probability` is that of no other costing less by
-    more than a few per cent, null where that is not known. `like` names the choice whose curve it has, where it is equal to that in
-    lockstep and was only timed for a few steps.
+    more than a few per cent, null where that is not known. `like` names the choice whose curve it has under `shared` of its seeds, where
+    it is equal to that in lockstep and was only timed for a few steps.
     """
 
     name: str
@@ -110,6 +110,7 @@ class Choice(msgspec.Struct, frozen=True):
     machines: ChosenMachines = EVERY
     probability: float | None = None
     like: str = ""
+    shared: int = 0
 
     @property
     def candidate(self) -> Candidate:

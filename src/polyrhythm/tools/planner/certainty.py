@@ -38,9 +38,33 @@ def present(standing: PresentAnswer) -> str:
     return f"best so far {standing.name}, {show_seconds(standing.seconds)}, the best with a probability of {probable(standing.probability)}"
 
 
+def tried(choice: Choice) -> str:
+    """Under how many seeds it was run: what it shares with another was run there, and only timed here."""
+    seeds = "one seed" if choice.seeds == 1 else f"{choice.seeds} seeds"
+    under = seeds if choice.sure else f"{choice.reached} of {seeds}"
+    if not choice.shared:
+        return under
+    if choice.shared == choice.seeds:
+        return f"by the curve of {choice.like}, {under}"
+    return f"{under}, {choice.shared} of them by the curve of {choice.like}"
+
+
+def _shares(best: Choice) -> str:
+    """What was run and what was shared of a choice that has the curve of another."""
+    if best.shared == best.seeds:
+        return (
+            f"It was timed for a few steps, and not run to the target: its curve is that of {best.like}, to which it is equal in lockstep."
+        )
+    own = best.seeds - best.shared
+    return (
+        f"It was run under {own} seed{'s' * (own > 1)}; under {best.shared} more it has the curve of {best.like}, to which it is equal in "
+        "lockstep."
+    )
+
+
 def certainty(plan: Plan, best: Choice) -> list[str]:
     """How sure the first choice is, and whether its curve is its own."""
-    alike = f" Its curve is that of {best.like}: both are equal in lockstep, and it was timed for a few steps." if best.like else ""
+    alike = f" {_shares(best)}" if best.shared else ""
     if best.probability is None or best.extrapolated:
         return [alike.strip()] if alike else []
     others = [f"{named(each)} {probable(each.probability)}" for each in plan.choices[1:] if (each.probability or 0.0) >= _WORTH_NAMING][

@@ -273,7 +273,8 @@ class Planner:
             executed=executed,
             machines=candidate.machines,
             probability=self.search.beliefs.probability(candidate),
-            like=self._like(candidate),
+            like=next((run.like for run in runs if run.like), ""),
+            shared=sum(bool(run.like) for run in runs),
         )
 
     def present(self) -> PresentAnswer | None:
@@ -284,11 +285,6 @@ class Planner:
         seconds = median([run.end.seconds for run in self.found.trainings[first].values() if run.end is not None])
         probability = self.search.beliefs.probability(first)
         return PresentAnswer(first.name, seconds, self.found.typical(first), probability, self.budget.spent())
-
-    def _like(self, candidate: Candidate) -> str:
-        """The candidate whose curve it has, where its own steps were only timed; empty otherwise."""
-        training = self.found.training(candidate)
-        return "" if training is None else training.like
 
     def _interruptions(self, candidate: Candidate) -> Interruptions | None:
         return interruptions_of(self.found.scenario.among(candidate).devices, candidate.workers, self.interruptions)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from polyrhythm.core.records.metrics import show_metric
 from polyrhythm.core.units import show_bytes, show_seconds
 from polyrhythm.tools.planner.answer import INTERRUPTED, Choice, CrewRisk, Plan, Waits
-from polyrhythm.tools.planner.certainty import certainty, likely, named, probable, settings_of
+from polyrhythm.tools.planner.certainty import certainty, likely, named, probable, settings_of, tried
 from polyrhythm.tools.planner.forecast import Interval
 from polyrhythm.tools.planner.objective import TIME
 
@@ -49,7 +49,9 @@ def row(plan: Plan, choice: Choice) -> list[str]:
     money = [f"{choice.money:.3g}" if choice.money is not None else "–"] if "money" in columns(plan) else []
     measured = ["–" if choice.corrected is None else f"× {choice.corrected:.2g}"] if "measured" in columns(plan) else []
     return [
-        named(choice) + ("" if choice.reached in (0, choice.seeds) else f": {choice.reached} of {choice.seeds} seeds"),
+        named(choice)
+        + ("" if choice.reached in (0, choice.seeds) else f": {choice.reached} of {choice.seeds} seeds")
+        + (f": curve of {choice.like}" if choice.shared == choice.seeds > 0 else ""),
         f"{'about ' if choice.extrapolated else ''}{show_seconds(choice.seconds.middle)}",
         show_bytes(choice.nbytes),
         between(choice.seconds),
@@ -171,17 +173,17 @@ def _first(plan: Plan, best: Choice) -> str:
             f"{show_metric(best.quality)}."
         )
     time = show_seconds(best.seconds.middle)
-    tried = _runs(best.seeds) if best.sure else f"{best.reached} of {_runs(best.seeds)}"
+    under = tried(best)
     if not best.sure:
         return (
-            f"No way of training came to {plan.target} under every seed: the best, {best.name}, did under {tried}, in {time} "
+            f"No way of training came to {plan.target} under every seed: the best, {best.name}, did under {under}, in {time} "
             f"({between(best.seconds)}). {_longer(plan).capitalize()}, an easier target, or other settings of the JOB."
         )
     if best.is_alone:
-        return _machine(plan, best, f"{time} ({between(best.seconds)}, {tried})")
-    text = f"{best.name} comes to {plan.target} first, in {time} ({between(best.seconds)}, {tried})"
+        return _machine(plan, best, f"{time} ({between(best.seconds)}, {under})")
+    text = f"{best.name} comes to {plan.target} first, in {time} ({between(best.seconds)}, {under})"
     if plan.objective != "time":
-        text = f"{best.name} needs the least {plan.objective} to {plan.target}, and {time} ({tried})"
+        text = f"{best.name} needs the least {plan.objective} to {plan.target}, and {time} ({under})"
     if others := [each for each in plan.choices[1:] if not each.is_alone]:
         text += f"; {_second(best, others[0])}"
     return f"{text}. {_alone(plan.alone, best) if plan.objective == 'time' else ''}".rstrip()
