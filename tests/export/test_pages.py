@@ -18,7 +18,7 @@ import polyrhythm as pr
 from polyrhythm.errors import CompositionError, ExportError
 from polyrhythm.export import web_runtime
 from polyrhythm.export.job_pages import page_of
-from polyrhythm.export.page import DrawingPage, TextPage
+from polyrhythm.export.page import ContinuedText, DrawnImages, Page, PageContent
 from polyrhythm.export.precision import FullPrecision
 from polyrhythm.export.program import program_of
 from polyrhythm.workloads.chars import corpus
@@ -120,12 +120,12 @@ def test_the_symbols_of_the_text_are_its_bytes_by_number() -> None:
 
 
 @pytest.mark.parametrize(
-    ("page", "model", "example", "message"),
+    ("content", "model", "example", "message"),
     [
-        (DrawingPage(4.0, 2.0, 16.0), nn.Linear(8, 10), torch.ones(2, 8), r"takes \(2, 8\) and gives \(2, 10\)"),
-        (DrawingPage(4.0, 2.0, 16.0, labels=("a", "b")), small_cnn(), torch.ones(2, 1, 8, 8), "to 2 scores, and this one"),
+        (DrawnImages(4.0, 2.0, 16.0), nn.Linear(8, 10), torch.ones(2, 8), r"takes \(2, 8\) and gives \(2, 10\)"),
+        (DrawnImages(4.0, 2.0, 16.0, labels=("a", "b")), small_cnn(), torch.ones(2, 1, 8, 8), "to 2 scores, and this one"),
         (
-            TextPage(b"ab"),
+            ContinuedText(b"ab"),
             nn.Embedding(3, 3),
             torch.zeros(2, 5, dtype=torch.int64),
             r"scores of 2 at each place, and this one takes \(2, 5\)",
@@ -133,16 +133,16 @@ def test_the_symbols_of_the_text_are_its_bytes_by_number() -> None:
     ],
 )
 def test_a_model_that_a_page_cannot_show_is_a_sentence(
-    page: DrawingPage | TextPage, model: nn.Module, example: torch.Tensor, message: str, tmp_path: Path
+    content: PageContent, model: nn.Module, example: torch.Tensor, message: str, tmp_path: Path
 ) -> None:
     with pytest.raises(ExportError, match=message):
-        page.write(program_of(model, example), tmp_path)
+        Page(content).write(program_of(model, example), tmp_path)
 
 
 def test_pixels_and_jobs_that_are_none_are_sentences() -> None:
     assert 4 < normalisation()[0] < 6
     with pytest.raises(CompositionError, match="describes no pixels"):
-        DrawingPage(20.0, 1.0, 16.0)
+        DrawnImages(20.0, 1.0, 16.0)
     with pytest.raises(ExportError, match="There is no page for xor: there are such for digits-cnn"):
         page_of("xor", FullPrecision())
 

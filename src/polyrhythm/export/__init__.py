@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from polyrhythm.export.export_report import ExportReport as ExportReport
     from polyrhythm.export.export_report import TensorShape as TensorShape
     from polyrhythm.export.onnx import Onnx as Onnx
-    from polyrhythm.export.page import DrawingPage as DrawingPage
-    from polyrhythm.export.page import TextPage as TextPage
+    from polyrhythm.export.page import ContinuedText as ContinuedText
+    from polyrhythm.export.page import DrawnImages as DrawnImages
+    from polyrhythm.export.page import Page as Page
     from polyrhythm.export.precision import DynamicInt8 as DynamicInt8
     from polyrhythm.export.precision import FullPrecision as FullPrecision
     from polyrhythm.export.precision import StaticInt8 as StaticInt8
@@ -37,7 +38,7 @@ _PLACES = {
     "executorch": "ExecuTorch",
     "export_report": "ExportReport TensorShape",
     "onnx": "Onnx",
-    "page": "DrawingPage TextPage",
+    "page": "ContinuedText DrawnImages Page",
     "precision": "DynamicInt8 FullPrecision StaticInt8",
     "program": "ModelProgram program_of",
     "recorded_run": "trained_model",

@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from polyrhythm.errors import ExportError
-from polyrhythm.export.page import DrawingPage, TextPage
+from polyrhythm.export.page import ContinuedText, DrawnImages, Page, PageContent
 from polyrhythm.export.precision import Precision
 from polyrhythm.export.target import ExportTarget
 from polyrhythm.workloads.chars import CharsGpt, CharsGpt5m, corpus
 from polyrhythm.workloads.digits import MOST, DigitsCnn, DigitsMlp, normalisation
 
 
-def _digits(precision: Precision) -> ExportTarget:
+def _digits() -> PageContent:
     mean, deviation = normalisation()
-    return DrawingPage(mean, deviation, MOST, precision=precision)
+    return DrawnImages(mean, deviation, MOST)
 
 
-def _text(precision: Precision) -> ExportTarget:
-    return TextPage(corpus().symbols, precision)
+def _text() -> PageContent:
+    return ContinuedText(corpus().symbols)
 
 
-_PAGES: dict[str, Callable[[Precision], ExportTarget]] = {
+_CONTENTS: dict[str, Callable[[], PageContent]] = {
     **dict.fromkeys((DigitsCnn.name, DigitsMlp.name), _digits),
     **dict.fromkeys((CharsGpt.name, CharsGpt5m.name), _text),
 }
@@ -29,9 +29,9 @@ _PAGES: dict[str, Callable[[Precision], ExportTarget]] = {
 
 def page_of(job: str, precision: Precision) -> ExportTarget:
     """The page of a bundled JOB. Raises ExportError for others."""
-    if job not in _PAGES:
+    if job not in _CONTENTS:
         raise ExportError(
-            f"There is no page for {job}: there are such for {', '.join(_PAGES)}. For a model of your own write "
-            "pr.export.DrawingPage(mean, deviation) or TextPage(symbols) with pr.export.write_model, or export it as ONNX."
+            f"There is no page for {job}: there are such for {', '.join(_CONTENTS)}. For a model of your own write "
+            "pr.export.Page(DrawnImages(mean, deviation)) or Page(ContinuedText(symbols)) with pr.export.write_model, or export it as ONNX."
         )
-    return _PAGES[job](precision)
+    return Page(_CONTENTS[job](), precision)
