@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from polyrhythm.core.kernel.effects import NativeCollective, NativeReduce, NativeReduceInPlace
+from polyrhythm.core.processes.collectives.members import WaitedMembers
 from polyrhythm.core.processes.collectives.traffic import CountTraffic
 from polyrhythm.core.shared_memory import Disagreement, PieceGroup
 
@@ -16,9 +17,8 @@ class PiecewiseCollectives:
 
     def __init__(self, group: PieceGroup, members: Sequence[str], add: CountTraffic) -> None:
         self._group = group
-        self._members = tuple(members)
+        self._members = WaitedMembers(group, members)
         self._add = add
-        self._gone: list[str] = []
 
     def collective(self, effect: NativeCollective) -> bool | None:
         """True when it is made; False where members have called different ones."""
@@ -28,7 +28,7 @@ class PiecewiseCollectives:
         except Disagreement:
             return False
         except ConnectionAbortedError as problem:
-            raise ConnectionAbortedError("; ".join(self._gone) or str(problem)) from None
+            raise self._members.named(problem) from None
         return True
 
     def reduce(self, effect: NativeReduce) -> Tensor | None:
@@ -41,14 +41,11 @@ class PiecewiseCollectives:
 
     def peer_gone(self, name: str, how: str) -> None:
         """Wait for the actor `name` no longer, if it is a member; what it had given before still counts."""
-        if name in self._members:
-            self._gone.append(f"{name} {how}")
-            self._group.lose(self._members.index(name))
+        self._members.lose(name, how)
 
     def give_up(self) -> None:
         """Stop waiting for the others."""
-        for rank in range(self._group.ranks):
-            self._group.lose(rank)
+        self._members.lose_all()
 
     @property
     def moved(self) -> int:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from polyrhythm.core.kernel.effects import NativeCollective, NativeReduce, NativeReduceInPlace, NativeSum, Schedule
+from polyrhythm.core.processes.collectives.members import WaitedMembers
 from polyrhythm.core.processes.collectives.traffic import CountTraffic, TrafficCounter
 from polyrhythm.core.shared_memory import MemoryGroup
 
@@ -20,9 +21,8 @@ class SharedMemoryReducer:
 
     def __init__(self, group: MemoryGroup, members: Sequence[str], add: CountTraffic, restores: bool = False) -> None:
         self._group = group
-        self._members = tuple(members)
+        self._members = WaitedMembers(group, members)
         self._traffic = TrafficCounter(add)
-        self._gone: list[str] = []
         self._restores = restores
         self._kept = torch.empty(0)
         self._orders: dict[tuple[Schedule, int], bool | None] = {}
@@ -38,7 +38,7 @@ class SharedMemoryReducer:
         try:
             self._group.reduce(value, total, rotated=rotated)
         except ConnectionAbortedError as problem:
-            raise self._named(problem) from None
+            raise self._members.named(problem) from None
         return total
 
     def reduce_in_place(self, effect: NativeReduceInPlace) -> bool | None:
@@ -53,7 +53,7 @@ class SharedMemoryReducer:
         try:
             self._group.reduce_parts(here, divisor=effect.divisor, rotated=rotated, kept=kept)
         except ConnectionAbortedError as problem:
-            raise self._named(problem) from None
+            raise self._members.named(problem) from None
         for part, own in zip(effect.parts, here, strict=True):
             if part is not own:
                 part.copy_(own)
@@ -65,14 +65,11 @@ class SharedMemoryReducer:
 
     def peer_gone(self, name: str, how: str) -> None:
         """Wait for the actor `name` no longer, if it is a member; what it had given before still counts."""
-        if name in self._members:
-            self._gone.append(f"{name} {how}")
-            self._group.lose(self._members.index(name))
+        self._members.lose(name, how)
 
     def give_up(self) -> None:
         """Stop waiting for the others."""
-        for rank in range(self._group.ranks):
-            self._group.lose(rank)
+        self._members.lose_all()
 
     @property
     def moved(self) -> int:
@@ -84,17 +81,13 @@ class SharedMemoryReducer:
             self._kept = torch.empty(numel, dtype=dtype)
         return self._kept[:numel]
 
-    def _named(self, problem: ConnectionAbortedError) -> ConnectionAbortedError:
-        """The error with the names of those who are gone."""
-        return ConnectionAbortedError("; ".join(self._gone) or str(problem))
-
     def _rotated(self, effect: NativeSum, nbytes: int) -> bool | None:
         """True if each part of a sum begins with its own rank, False if all begin with rank 0; None if the sum is left to messages."""
-        if effect.group.members != self._members:
+        if effect.group.members != self._members.names:
             return None
         key = (effect.schedule, nbytes)
         if key not in self._orders:
-            self._orders[key] = _rotated(effect.schedule, len(self._members), nbytes)
+            self._orders[key] = _rotated(effect.schedule, len(self._members.names), nbytes)
         return self._orders[key]
 
 
