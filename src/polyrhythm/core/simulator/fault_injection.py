@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, get_args
 
 from polyrhythm.core.kernel.events import AnyEvent, Faulted, Stepped
 from polyrhythm.core.kernel.message import Delivery, Message
@@ -13,21 +13,15 @@ from polyrhythm.core.simulator.actors import VirtualActor
 from polyrhythm.core.simulator.scheduler import Scheduler
 from polyrhythm.errors import WorkerFailed, unknown
 from polyrhythm.hardware.faults import (
-    Crash,
-    DatagramFaults,
     Disconnect,
-    Drop,
-    Exit,
     Fault,
     HoldGIL,
     Join,
-    KillWhileWriting,
     Leave,
-    Segfault,
     SlowDisk,
     Stall,
 )
-from polyrhythm.hardware.faults.fault import AwaitedFaults, Deadly, LineFault, begins, places, resolved
+from polyrhythm.hardware.faults.fault import AwaitedFaults, Deadly, LineFault, Loss, begins, places, resolved
 from polyrhythm.hardware.faults.losses import Losses
 from polyrhythm.hardware.network import Network
 
@@ -57,8 +51,8 @@ class FaultInjection:
         self._checkpoints: dict[str, int] = {}
         self._disks: dict[str, list[tuple[float, float]]] = {}
         self._handlers: dict[type, Callable[[Any], None]] = {
-            **dict.fromkeys((Crash, Segfault, Exit, KillWhileWriting), self._crash),
-            **dict.fromkeys((Drop, DatagramFaults), self._begin),
+            **dict.fromkeys(get_args(Deadly), self._crash),
+            **dict.fromkeys(get_args(Loss), self._begin),
             Stall: self._stall,
             HoldGIL: self._hold,
             SlowDisk: self._slow,
@@ -85,7 +79,7 @@ class FaultInjection:
         for actor in scheduler.actors.values():
             self.follow(actor)
         for fault in faults:
-            if (at := begins(fault)) is not None and not isinstance(fault, Drop | DatagramFaults):
+            if (at := begins(fault)) is not None and not isinstance(fault, Loss):
                 scheduler.queue.at(at, (self._inject, fault, None))
 
     def follow(self, actor: VirtualActor) -> None:
@@ -186,7 +180,7 @@ class FaultInjection:
         mailroom.block(a, b, True)
         queue.at(queue.now + duration, (lambda *_: mailroom.block(a, b, False), None, None))
 
-    def _begin(self, fault: Drop | DatagramFaults) -> None:
+    def _begin(self, fault: Loss) -> None:
         self._record(self._first(), fault.what)
         self._losses.begin(fault)
 

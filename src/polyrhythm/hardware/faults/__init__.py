@@ -5,6 +5,8 @@
 Times and durations are in seconds of the run's clock.
 """
 
+from typing import get_args
+
 from polyrhythm.hardware.faults.actors import Crash as Crash
 from polyrhythm.hardware.faults.actors import Exit as Exit
 from polyrhythm.hardware.faults.actors import HoldGIL as HoldGIL
@@ -27,3 +29,6 @@ from polyrhythm.hardware.faults.crew_names import Newcomers as Newcomers
 from polyrhythm.hardware.faults.schedule import FaultSource as FaultSource
 from polyrhythm.hardware.faults.schedule import schedule as schedule
 from polyrhythm.hardware.faults.trace import Trace as Trace
+
+SOURCES: tuple[type[FaultSource], ...] = (*get_args(Fault), Partition, Preemptions, RandomCrashes, RandomCuts, RandomStalls, Trace)
+"""The classes of all faults, and of all rules that make some."""

@@ -10,7 +10,9 @@ from polyrhythm.hardware.faults.lines import DatagramFaults, Disconnect, Drop
 
 Deadly = Crash | Segfault | Exit | KillWhileWriting
 """Faults after which the actor is gone."""
-LineFault = Disconnect | Drop | DatagramFaults
+Loss = Drop | DatagramFaults
+"""Faults by which messages do not arrive as they were sent."""
+LineFault = Disconnect | Loss
 Fault = Deadly | Stall | HoldGIL | SlowDisk | Leave | Join | LineFault
 
 

@@ -1,4 +1,4 @@
-"""ShareDraws which messages and datagrams are lost, from a stream for each connection: the same of the same messages in both runtimes."""
+"""Draws which messages and datagrams are lost, from a stream for each connection: the same of the same messages in both runtimes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from polyrhythm.core.streams import stream
-from polyrhythm.hardware.faults.fault import Fault, begins
+from polyrhythm.hardware.faults.fault import Fault, Loss, begins
 from polyrhythm.hardware.faults.lines import DatagramFaults, Drop
 
 Names = tuple[str, ...]
@@ -25,10 +25,10 @@ class Losses:
         self._seed = seed
         self._clock = clock
         self._lost = lost
-        begun: list[Drop | DatagramFaults] = [*self.drops, *self.datagrams]
+        begun: list[Loss] = [*self.drops, *self.datagrams]
         self._since = {id(fault): math.inf if (at := begins(fault)) is None else at for fault in begun}
 
-    def begin(self, fault: Drop | DatagramFaults) -> None:
+    def begin(self, fault: Loss) -> None:
         """The step has come for which `fault`, one of those given, has waited."""
         self._since[id(fault)] = self._clock()
 
@@ -74,7 +74,7 @@ class Losses:
 
         return fate
 
-    def _lasts(self, fault: Drop | DatagramFaults) -> bool:
+    def _lasts(self, fault: Loss) -> bool:
         since = self._since[id(fault)]
         return since <= self._clock() < since + fault.duration
 

@@ -14,9 +14,8 @@ from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from polyrhythm import hardware
 from polyrhythm.errors import CompositionError, unknown
-from polyrhythm.hardware.faults import FaultSource
+from polyrhythm.hardware.faults import SOURCES, FaultSource
 from polyrhythm.tools.cli.pairs import convert
 
 
@@ -24,21 +23,7 @@ def _hyphened(name: str) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "-", name).lower().replace("_", "-")
 
 
-KINDS: dict[str, Any] = {
-    _hyphened(kind.__name__): kind
-    for kind in (
-        *(hardware.Crash, hardware.Segfault, hardware.Exit, hardware.Stall, hardware.HoldGIL, hardware.SlowDisk),
-        *(hardware.KillWhileWriting, hardware.Leave, hardware.Join, hardware.Disconnect, hardware.Partition, hardware.Drop),
-        *(
-            hardware.DatagramFaults,
-            hardware.RandomCrashes,
-            hardware.RandomStalls,
-            hardware.RandomCuts,
-            hardware.Preemptions,
-            hardware.Trace,
-        ),
-    )
-}
+KINDS: dict[str, Any] = {_hyphened(kind.__name__): kind for kind in SOURCES}
 _WORDS = {"for": "duration"}
 
 

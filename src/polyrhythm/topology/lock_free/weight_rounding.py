@@ -35,5 +35,5 @@ class NearestRounding:
     """To the nearest whole number, which loses every update of less than half of one: training stalls when steps have become that small."""
 
     def subtract(self, held: Tensor, update: Tensor, scale: float, draw: np.random.Generator) -> None:
-        """ShareDraws no random numbers."""
+        """Draws no random numbers."""
         subtract_nearest(held, update, scale)

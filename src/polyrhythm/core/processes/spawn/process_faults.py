@@ -7,7 +7,7 @@ import os
 import signal
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, get_args
 
 from polyrhythm.core.kernel.events import Faulted, Recorder
 from polyrhythm.core.kernel.message import Message
@@ -18,9 +18,7 @@ from polyrhythm.core.processes.transport.loop import EventLoop
 from polyrhythm.errors import CompositionError
 from polyrhythm.hardware.faults import (
     Crash,
-    DatagramFaults,
     Disconnect,
-    Drop,
     Exit,
     Fault,
     HoldGIL,
@@ -31,7 +29,7 @@ from polyrhythm.hardware.faults import (
     SlowDisk,
     Stall,
 )
-from polyrhythm.hardware.faults.fault import AwaitedFaults, LineFault, begins, places, resolved
+from polyrhythm.hardware.faults.fault import AwaitedFaults, LineFault, Loss, begins, places, resolved
 
 
 class ProcessFaults:
@@ -64,7 +62,7 @@ class ProcessFaults:
         self._handlers: dict[type, Callable[[int, Any], None]] = {
             **dict.fromkeys((Crash, KillWhileWriting), self._crash),
             **dict.fromkeys((Segfault, Exit), self._die),
-            **dict.fromkeys((Drop, DatagramFaults), self._lose_messages),
+            **dict.fromkeys(get_args(Loss), self._lose_messages),
             **dict.fromkeys((HoldGIL, SlowDisk), self._tell),
             Stall: self._stall,
             Disconnect: self._cut,
@@ -79,7 +77,7 @@ class ProcessFaults:
         for child in self._supervisor.children.values():
             self.follow(child)
         for number, fault in enumerate(self._faults):
-            if (at := begins(fault)) is not None and not isinstance(fault, Drop | DatagramFaults):
+            if (at := begins(fault)) is not None and not isinstance(fault, Loss):
                 self._loop.after(at - self._clock(), lambda number=number, fault=fault: self._inject(number, fault))  # type: ignore[misc]
 
     def follow(self, child: SupervisedChild) -> None:
@@ -153,7 +151,7 @@ class ProcessFaults:
             if (child := self._present(name)) is not None:
                 self._send(child, number)
 
-    def _lose_messages(self, number: int, fault: Drop | DatagramFaults) -> None:
+    def _lose_messages(self, number: int, fault: Loss) -> None:
         self._note(self._first(), fault.what)
         for child in self._supervisor.children.values():
             if self._present(child.name) is not None:
