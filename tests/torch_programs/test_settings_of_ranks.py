@@ -171,3 +171,32 @@ def test_the_norm_of_a_vector_is_no_operation_that_is_missed() -> None:
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
 
     assert "not charged" not in pr.simulate(program, ranks=2).outcome.settings
+
+
+def both(turns: list[int]) -> None:
+    """Take steps of two optimizers in those turns, without and then as a worker of ours."""
+    with group():
+        models = [torch.nn.Linear(4, 1), torch.nn.Linear(4, 1)]
+        optimizers = [torch.optim.SGD(model.parameters(), lr=0.1) for model in models]
+        for turn in turns:
+            models[turn](torch.ones(1, 4)).sum().backward()
+            optimizers[turn].step()
+        worker = pr.join("allreduce", group=dist.group.WORLD)
+        for model, optimizer in zip(models, optimizers, strict=True):
+            worker.attach(model, optimizer)
+        for turn in turns:
+            worker.count(1)
+            optimizers[turn].zero_grad()
+            models[turn](torch.ones(1, 4)).sum().backward()
+            optimizers[turn].step()
+        worker.leave()
+
+
+@pytest.mark.parametrize(
+    ("turns", "steps"), [([0, 1] * 4, 4), ([0, 0, 1] * 3, 6), ([0] * 4 + [1] * 4, 7)], ids=["together", "in turns", "one after the other"]
+)
+def test_two_optimizers_count_as_one_where_they_step_together_and_on_where_one_follows_the_other(turns: list[int], steps: int) -> None:
+    run = pr.simulate(both, turns, ranks=2, on=SLOW)
+    clocks = [event.clock for event in run.outcome.events if isinstance(event, Stepped) and event.actor == "worker/0"]
+    assert clocks == list(range(1, 2 * steps + 1))
+    assert run.summary.steps == 2 * steps

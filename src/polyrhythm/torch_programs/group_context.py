@@ -161,7 +161,7 @@ class GroupContext:
     def record(self, event: AnyEvent) -> None:
         """Record an event of the rank, under its own name; its steps and metrics are for the rank to record."""
         if isinstance(event, Stepped):
-            self._steps.worked(event.samples)
+            self._steps.worked(event.clock, event.samples)
         elif isinstance(event, Reported):
             self._steps.reported(event.metrics)
         else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakSet
 
 import msgspec
 from torch.optim import Optimizer
@@ -19,14 +19,21 @@ from polyrhythm.torch_programs.ranks import current, memory_here
 
 
 class RankSteps:
-    """Counts the steps of one rank: those of the optimizer that has taken most, where there are several. It takes at most `most`."""
+    """Counts the steps of one rank. It takes at most `most`.
+
+    Where there are several optimizers, a step begins with one that has stepped in the last: so those that step together, or in turns, are
+    counted once, and one that follows when another is done counts on.
+    """
 
     def __init__(self, context: WorkerContext, most: int | None = None) -> None:
         self._context = context
         self._most = most
-        self._taken: WeakKeyDictionary[Optimizer, int] = WeakKeyDictionary()
+        self._stepped: WeakSet[Optimizer] = WeakSet()
+        """Those that have taken the last step."""
         self._clock = 0
         self._samples = 0
+        self._worked = 0
+        """The steps of the worker that the rank is."""
         self._metrics: dict[str, float] = {}
         self._worker: set[str] = set()
         """The metrics that a worker of ours has reported."""
@@ -41,10 +48,11 @@ class RankSteps:
         """The optimizer has taken a step."""
         if (memory := memory_here()) is not None:
             memory.stepped(optimizer)
-        taken = self._taken[optimizer] = self._taken.get(optimizer, 0) + 1
-        if taken > self._clock:
+        if not self._stepped or optimizer in self._stepped:
+            self._stepped.clear()
             self._context.charge(0)
-            self._taking(taken)
+            self._taking(self._clock + 1)
+        self._stepped.add(optimizer)
 
     def _record(self, clock: int) -> None:
         self._clock = clock
@@ -53,16 +61,18 @@ class RankSteps:
 
     def join(self) -> None:
         """The rank becomes a worker of ours: steps are those of the worker."""
-        self._taking = _ignore
+        self._taking, self._worked = _ignore, 0
 
     def leave(self) -> None:
         """It is none any more."""
         self._taking = self._record
 
-    def worked(self, samples: int) -> None:
-        """The worker has taken a step, and has computed on so many samples until now."""
+    def worked(self, clock: int, samples: int) -> None:
+        """The worker has taken its step `clock`, perhaps with another of its models, and has computed on so many samples until now."""
         self._samples = samples
-        self._record(self._clock + 1)
+        if clock > self._worked:
+            self._worked = clock
+            self._record(self._clock + 1)
 
     def reported(self, metrics: dict[str, float]) -> None:
         """The worker has reported metrics."""
