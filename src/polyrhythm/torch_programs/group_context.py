@@ -40,8 +40,8 @@ class StepsOfRank(Protocol):
     def begin(self) -> None:
         """A step begins."""
 
-    def worked(self, samples: int) -> None:
-        """The worker has taken a step, and has computed on so many samples until now."""
+    def worked(self, clock: int, samples: int) -> None:
+        """The worker has taken its step `clock`, perhaps with another of its models, and has computed on so many samples until now."""
 
     def reported(self, metrics: dict[str, float]) -> None:
         """The worker has reported metrics."""
