@@ -86,6 +86,8 @@ def test_hosts_without_devices_come_from_a_site_file(tmp_path: Path) -> None:
 def test_wrong_words_are_sentences() -> None:
     for words, said in (
         (("nothing.csv",), "cannot be read"),
+        (("tiresia",), "No trace or file is called 'tiresia'. Did you mean 'tiresias'?"),
+        (("philly", "--page", "/dev/null/x.html"), "--page /dev/null cannot be written to"),
         (("philly", "--policies", "best"), "No policy is called 'best'"),
         (("philly", "--hosts", "many"), "such as 16x8"),
     ):

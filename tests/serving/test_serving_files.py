@@ -103,7 +103,7 @@ def test_a_plan_is_read_as_it_was_written(tmp_path: Path) -> None:
     [
         ('torch = "line.py:make"', "", "no source: give one of torch, onnx and emulated"),
         ("emulated = true\ninput = [2]", "emulated = true", "has no input: give the shape"),
-        ('model = "line"', 'model = "lime"', "asks for 'lime': the models are line, slow"),
+        ('model = "line"', 'model = "lime"', "asks for 'lime', which is none of its models. Did you mean 'line'"),
         ("rate = 40", "rate = 40\nrat = 4", "unknown field `rat`"),
         ("line.py:make", "lime.py:make", "no such file"),
         ("line.py:make", "line.py:male", "has no function 'male'"),

@@ -31,7 +31,6 @@ A JOBS file has a list of `jobs`, each with a name and the fields of `ClusterJob
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 from typing import TypeVar
 
@@ -43,6 +42,7 @@ from polyrhythm.cluster.hosts import ClusterDevice, ClusterHost
 from polyrhythm.cluster.jobs import ClusterJob, WorkerDemand
 from polyrhythm.cluster.queues import Queue, Quota
 from polyrhythm.core import units
+from polyrhythm.core.typed_files import read_typed
 from polyrhythm.errors import CompositionError, PolyrhythmError
 from polyrhythm.hardware import network
 from polyrhythm.hardware.description import NetworkDescription, Quantity
@@ -193,24 +193,13 @@ def load_jobs(path: str | Path) -> tuple[ClusterJob, ...]:
 
 def jobs_written(path: str | Path) -> tuple[tuple[ClusterJob, dict[str, object]], ...]:
     """The jobs of a JOBS file, each with its training as it was written."""
-    written = _read(Path(path), JobList, "JOBS", "It has jobs, each with a name.")
+    written = read_typed(Path(path), JobList, "JOBS file", "It has jobs, each with a name.")
     return tuple((entry.job(), entry.train) for entry in written.jobs)
 
 
 def _site(path: str | Path) -> SiteDescription:
     hint = "It has a name and hosts (each with name and cores), and may have network, reach, levels, queues."
-    return _read(Path(path), SiteDescription, "SITE", hint)
-
-
-def _read(path: Path, kind: type[Written], what: str, hint: str) -> Written:
-    """The file as `kind`; TOML by its ending, else JSON."""
-    try:
-        text = path.read_text(encoding="utf-8")
-        return msgspec.convert(tomllib.loads(text), kind) if path.suffix == ".toml" else msgspec.json.decode(text, type=kind)
-    except (OSError, UnicodeDecodeError) as problem:
-        raise CompositionError(f"The {what} file {str(path)!r} cannot be read: {problem}. Give a file in TOML or JSON.") from problem
-    except (msgspec.MsgspecError, tomllib.TOMLDecodeError) as problem:
-        raise CompositionError(f"The {what} file {str(path)!r} cannot be used: {problem}. {hint}") from problem
+    return read_typed(Path(path), SiteDescription, "SITE file", hint)
 
 
 def _network(given: str | NetworkDescription | None, file: Path) -> Network:

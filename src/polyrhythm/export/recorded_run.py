@@ -23,6 +23,7 @@ from polyrhythm.core.kernel.names import FIRST
 from polyrhythm.core.records.directory import RUN, WEIGHTS, path_of, reason
 from polyrhythm.core.records.load import load
 from polyrhythm.core.tensors import Layout
+from polyrhythm.core.typed_files import instead
 from polyrhythm.errors import ExportError
 from polyrhythm.export.captured import SAMPLES, TrainedModel, captured, filled, model_of
 from polyrhythm.workloads.load import file_of, is_bundled, load_workload
@@ -101,7 +102,8 @@ def _is_record(path: Path) -> bool:
         near = min((found.parent for found in path.glob(f"*/seed-*/{RUN}")), default=None) if path.is_dir() else None
         hint = f" One run of the comparison in it is {near}." if near is not None else ""
         raise ExportError(
-            f"{path} is neither the record of a run nor a checkpoint: give what run --out, Run.save or --checkpoint wrote.{hint}"
+            f"{path} is neither the record of a run nor a checkpoint: "
+            f"{instead(path, 'give what run --out, Run.save or --checkpoint wrote.')}{hint}"
         )
     return False
 

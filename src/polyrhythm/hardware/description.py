@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from polyrhythm.errors import CompositionError
+from polyrhythm.core.typed_files import read_typed
 from polyrhythm.hardware.changes import ChangeEntry
 from polyrhythm.hardware.congestion import Congestion, Fair
 from polyrhythm.hardware.meters import Meter
@@ -75,14 +75,8 @@ class NetworkDescription(msgspec.Struct, frozen=True, forbid_unknown_fields=True
 
 def read(path: Path) -> NetworkDescription:
     """The description in the file at `path`; raises `CompositionError` with the place of the mistake."""
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=NetworkDescription)
-    except OSError as problem:
-        raise CompositionError(
-            f"The network file {str(path)!r} cannot be read: {problem.strerror}. Give a file or a preset's name."
-        ) from problem
-    except msgspec.MsgspecError as problem:
-        raise CompositionError(
-            f"The network file {str(path)!r} cannot be used: {problem}. A network has name and sites (each with name and egress), "
-            "and may have links, hosts, deal, placement, local, congestion, changes and loss."
-        ) from problem
+    hint = (
+        "A network has name and sites (each with name and egress), and may have links, hosts, deal, placement, local, congestion, changes "
+        "and loss."
+    )
+    return read_typed(path, NetworkDescription, "network file", hint, "Give a file or a preset's name.")

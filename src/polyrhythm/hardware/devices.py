@@ -8,6 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from polyrhythm.core import units
+from polyrhythm.core.typed_files import read_typed
 from polyrhythm.errors import CompositionError, unknown
 from polyrhythm.hardware.device_presets import DEVICES as DEVICES
 from polyrhythm.hardware.device_presets import TERMS
@@ -126,17 +127,11 @@ def files_of(path_or_name: str | Path) -> list[Path]:
 
 
 def _read(path: Path) -> DeviceFile:
-    try:
-        written = msgspec.json.decode(path.read_bytes(), type=DeviceFile)
-    except OSError as problem:
-        raise CompositionError(
-            f"The device file {str(path)!r} cannot be read: {problem.strerror}. Give a file or a preset's name."
-        ) from problem
-    except msgspec.MsgspecError as problem:
-        raise CompositionError(
-            f"The device file {str(path)!r} cannot be used: {problem}. It has name, and one of flops (with overhead), seconds_per_step, "
-            "like and machines; paces, server, and memory, watts, worker_hour, interruptions, notice, hours and prices may be given too."
-        ) from problem
+    hint = (
+        "It has name, and one of flops (with overhead), seconds_per_step, like and machines; paces, server, and memory, watts, "
+        "worker_hour, interruptions, notice, hours and prices may be given too."
+    )
+    written = read_typed(path, DeviceFile, "device file", hint, "Give a file or a preset's name.")
     if written.given != 1:
         raise CompositionError(
             f"The device file {str(path)!r} must give flops or seconds_per_step or like or machines, and not several of them."

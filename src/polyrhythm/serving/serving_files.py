@@ -43,7 +43,6 @@ A SITE file has the machines; `rules` and `control` have the fields of `Planning
 
 from __future__ import annotations
 
-import tomllib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -54,7 +53,8 @@ import msgspec
 
 from polyrhythm.core import units
 from polyrhythm.core.atomic import replacing
-from polyrhythm.errors import CompositionError
+from polyrhythm.core.typed_files import read_typed
+from polyrhythm.errors import CompositionError, did_you_mean, nearest
 from polyrhythm.serving.control import ControlRules
 from polyrhythm.serving.latency_profile import LatencyProfile
 from polyrhythm.serving.latency_split import OptimalSplit
@@ -210,8 +210,8 @@ class ServingSiteFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def read_models(path: Path) -> ModelsFile:
     """The MODELS file at `path`. Raises CompositionError with the place of a mistake."""
-    found = _read(
-        path, ModelsFile, "MODELS", "It has models, each with a name, and sessions, each with a name, a model, an slo and a rate."
+    found = read_typed(
+        path, ModelsFile, "MODELS file", "It has models, each with a name, and sessions, each with a name, a model, an slo and a rate."
     )
     for each in found.models:
         kinds = [kind for kind, given in (("torch", each.torch), ("onnx", each.onnx), ("emulated", each.emulated)) if given]
@@ -223,7 +223,8 @@ def read_models(path: Path) -> ModelsFile:
     nodes = [SessionEntry(f"{query.name}/{node.name}", node.model, query.slo, 0.0) for query in found.queries for node in query.nodes]
     for one in (*found.sessions, *nodes):
         if one.model not in names:
-            raise CompositionError(f"The session {one.name!r} of {path} asks for {one.model!r}: the models are {', '.join(sorted(names))}.")
+            meant = did_you_mean(nearest(one.model, names)) or f"The models are {', '.join(sorted(names))}."
+            raise CompositionError(f"The session {one.name!r} of {path} asks for {one.model!r}, which is none of its models. {meant}")
     _refuse_families(found, path)
     return found
 
@@ -251,12 +252,12 @@ def _refuse_families(found: ModelsFile, path: Path) -> None:
 
 def read_site(path: Path) -> ServingSiteFile:
     """The SITE file at `path`. Raises CompositionError with the place of a mistake."""
-    return _read(path, ServingSiteFile, "SITE", "It has machines, each with a name, a kind and its memory.")
+    return read_typed(path, ServingSiteFile, "SITE file", "It has machines, each with a name, a kind and its memory.")
 
 
 def read_profiles(path: Path) -> tuple[LatencyProfile, ...]:
     """The profiles in the JSON file at `path`. Raises CompositionError for another file."""
-    return tuple(_read(path, list[LatencyProfile], "profiles", "Measure them with polyrhythm serve profile."))
+    return tuple(read_typed(path, list[LatencyProfile], "profiles file", "Measure them with polyrhythm serve profile."))
 
 
 def write_profiles(path: Path, profiles: Sequence[LatencyProfile]) -> None:
@@ -268,7 +269,7 @@ def write_profiles(path: Path, profiles: Sequence[LatencyProfile]) -> None:
 
 def read_plan(path: Path) -> ServingPlan:
     """The plan in the JSON file at `path`. Raises CompositionError for another file."""
-    return _read(path, ServingPlan, "plan", "Make one with polyrhythm serve plan.")
+    return read_typed(path, ServingPlan, "plan file", "Make one with polyrhythm serve plan.")
 
 
 def write_plan(path: Path, plan: ServingPlan) -> None:
@@ -287,13 +288,3 @@ def _rules(kind: type[Written], given: Mapping[str, str | float], table: str, se
         return kind(**values)
     except TypeError as problem:
         raise CompositionError(f"The SITE file's [{table}] cannot be used: {problem}. It has the fields of {kind.__name__}.") from problem
-
-
-def _read(path: Path, kind: type[Written], what: str, hint: str) -> Written:
-    try:
-        text = path.read_bytes()
-        return msgspec.convert(tomllib.loads(text.decode()), kind) if path.suffix == ".toml" else msgspec.json.decode(text, type=kind)
-    except (OSError, UnicodeDecodeError) as problem:
-        raise CompositionError(f"The {what} file {str(path)!r} cannot be read: {problem}. Give a file in TOML or JSON.") from problem
-    except (msgspec.MsgspecError, tomllib.TOMLDecodeError) as problem:
-        raise CompositionError(f"The {what} file {str(path)!r} cannot be used: {problem}. {hint}") from problem

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from polyrhythm.cluster.simulation.traced_job import TracedJob
 from polyrhythm.cluster.traces import alibaba, philly, pollux, tiresias
+from polyrhythm.core.typed_files import unreadable
 from polyrhythm.errors import CompositionError, unknown
 
 
@@ -36,7 +37,7 @@ def read_trace(path: str | Path) -> tuple[TracedJob, ...]:
         with path.open(encoding="utf-8") as file:
             header = file.readline().strip().split(",")
     except (OSError, UnicodeDecodeError) as problem:
-        raise CompositionError(f"The trace {str(path)!r} cannot be read: {problem}. Give a CSV file.") from problem
+        raise unreadable("trace", path, problem, "Give a CSV file.") from problem
     for found in TRACE_FORMATS.values():
         if set(found.columns) <= set(header):
             return found.read(path)

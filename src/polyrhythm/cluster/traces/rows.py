@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from polyrhythm.cluster.jobs import ClusterJob, WorkerDemand
+from polyrhythm.core.typed_files import unreadable
 from polyrhythm.errors import CompositionError
 
 HOST_DEVICES = 8
@@ -25,7 +26,7 @@ def rows(path: Path, needed: Sequence[str]) -> Iterator[Mapping[str, str]]:
                 )
             yield from reader
     except (OSError, UnicodeDecodeError, csv.Error) as problem:
-        raise CompositionError(f"The trace {str(path)!r} cannot be read: {problem}. Give a CSV file.") from problem
+        raise unreadable("trace", path, problem, "Give a CSV file.") from problem
 
 
 def number(row: Mapping[str, str], column: str, path: Path) -> float:

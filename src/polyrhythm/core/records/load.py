@@ -11,9 +11,11 @@ from polyrhythm.core.records import document, event_lines, unfinished, weights
 from polyrhythm.core.records.directory import EARLIER, EVENTS, RUN, WEIGHTS, path_of, reason
 from polyrhythm.core.records.event_lines import UNREADABLE, EventLines
 from polyrhythm.core.records.outcome import Outcome, Summary
+from polyrhythm.core.typed_files import instead
 from polyrhythm.errors import CompositionError
 
 _DAMAGED = 120
+_WRITTEN = "give one written by run --out or compare --out."
 
 
 def load(directory: str | Path, summary: Summary | None = None) -> Outcome:
@@ -31,7 +33,7 @@ def load(directory: str | Path, summary: Summary | None = None) -> Outcome:
 
 def _load(path: Path, summary: Summary | None) -> Outcome:
     if not any((path / name).is_file() for name in (RUN, EVENTS)):
-        raise CompositionError(f"{path} is not a run directory: give one written by run --out or compare --out.{_others(path)}")
+        raise CompositionError(f"{path} is not a run directory: {instead(path, _WRITTEN)}{_others(path)}")
     going_on = is_held(path / EVENTS)  # first: a run that ends now writes its last event before it releases the lock
     outcome = _outcome(path, summary)
     found = _lines(path, going_on)

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from polyrhythm.core.settings import checked
+from polyrhythm.core.typed_files import unreadable
 from polyrhythm.errors import CompositionError
 
 Distances = Callable[[int], npt.NDArray[np.float64]]
@@ -119,7 +120,7 @@ def read_trace(path: str | Path) -> dict[str, RecordedArrivals]:
             for row in csv.DictReader(file):
                 moments.setdefault(row["session"], []).append(float(row["seconds"]))
     except OSError as problem:
-        raise CompositionError(f"The trace {str(path)!r} cannot be read: {problem.strerror}. Give a CSV file.") from problem
+        raise unreadable("trace", Path(path), problem, "Give a CSV file.") from problem
     except (KeyError, TypeError, ValueError) as problem:
         raise CompositionError(
             f"The trace {str(path)!r} cannot be used: {problem}. It needs the columns seconds and session, and a number in the first."

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from polyrhythm.core.settings import checked
-from polyrhythm.errors import CompositionError
+from polyrhythm.errors import CompositionError, unknown
 from polyrhythm.serving.control import ControlRules
 from polyrhythm.serving.family_members import FamilyMembers
 from polyrhythm.serving.latency_profile import LatencyProfile
@@ -43,8 +43,9 @@ class SimulatedSite:
     def __post_init__(self) -> None:
         if not 0 <= self.spread < 1:
             raise CompositionError(f"A spread of {self.spread} is no part of a latency: give one from 0 to below 1.")
-        if unknown := sorted(set(self.losses) - {each.name for each in self.machines}):
-            raise CompositionError(f"There is no machine {unknown[0]!r} to lose: name one of the site.")
+        machines = [each.name for each in self.machines]
+        if strangers := sorted(set(self.losses) - set(machines)):
+            raise unknown("machine of the site", strangers[0], machines)
 
 
 @dataclass(frozen=True, slots=True)

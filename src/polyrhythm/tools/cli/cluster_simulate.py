@@ -58,9 +58,11 @@ def simulate_jobs(
     from polyrhythm.cluster import policy_named
     from polyrhythm.cluster.simulation import simulate_cluster
     from polyrhythm.tools.cli.output import console, print_beside, print_json
+    from polyrhythm.tools.cli.prepare import refuse_unwritable
     from polyrhythm.tools.report.cluster_page import COLUMNS, cluster_page, policies_sentence, policy_rows
     from polyrhythm.tools.report.render import written
 
+    refuse_unwritable(page, "--page")
     configs = {name: policy_named(name) for name in policies.split(",")}
     world = _world(failures, repair, restart)
     traced, cluster, world = _read(trace, site, hosts, (seed, jobs), world)
@@ -96,7 +98,10 @@ def _read(trace: str, site: Path | None, hosts: str, sample: tuple[int, int], wo
 
     from polyrhythm.cluster import Cluster, load_site
     from polyrhythm.cluster.traces import TRACE_FORMATS, pollux_speeds, read_alibaba_hosts, read_trace, write_sample
+    from polyrhythm.errors import unknown
 
+    if trace not in TRACE_FORMATS and not Path(trace).suffix and not Path(trace).exists():
+        raise unknown("trace or file", trace, TRACE_FORMATS)
     with TemporaryDirectory() as folder:
         path = write_sample(trace, folder, *sample) if trace in TRACE_FORMATS and not Path(trace).exists() else Path(trace)
         traced = list(read_trace(path)[: sample[1]])

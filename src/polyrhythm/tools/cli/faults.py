@@ -14,6 +14,7 @@ from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any, get_type_hints
 
+from polyrhythm.core.typed_files import unreadable
 from polyrhythm.errors import CompositionError, unknown
 from polyrhythm.hardware.faults import SOURCES, FaultSource
 from polyrhythm.tools.cli.pairs import convert
@@ -63,7 +64,7 @@ def faults(texts: Sequence[str], file: Path | None) -> tuple[FaultSource, ...]:
         try:
             lines = file.read_text().splitlines()
         except (OSError, UnicodeDecodeError) as problem:
-            raise CompositionError(f"--faults {file} cannot be read ({problem}): give a text file with a fault in each line.") from None
+            raise unreadable("file of --faults", file, problem, "Give a text file with a fault in each line.") from None
     return tuple(parse(text) for text in (*texts, *(line for line in lines if line.strip() and not line.strip().startswith("#"))))
 
 

@@ -198,3 +198,12 @@ def directory(out: Path | None, other: str = "", option: str = "--out") -> Path 
     except OSError as error:
         raise CompositionError(f"{option} {out} cannot be written to: {error.strerror}. Give another directory.") from None
     return out
+
+
+def refuse_unwritable(file: Path | None, option: str) -> None:
+    """Raise CompositionError for a file that cannot be written, before anything is computed for it; its folder is made if it is missing."""
+    if file is None or (file.exists() and not file.is_file() and not file.is_dir()):  # such as /dev/stdout
+        return
+    if file.is_dir():
+        raise CompositionError(f"{option} {file} is a folder: give a file.")
+    directory(file.parent, option=option)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from polyrhythm.errors import CompositionError, RunError
+from polyrhythm.errors import CompositionError, RunError, unknown
 from polyrhythm.tools.cli.failures import guarded
 from polyrhythm.tools.cli.options import Json, Seed, path_given
 from polyrhythm.tools.cli.serve_options import Models
@@ -86,8 +86,8 @@ def _chosen(rates: dict[str, float], session: list[str], models: Path) -> dict[s
     """The rates of the sessions that were chosen, or of all."""
     given = _rates(session)
     wanted = [each.partition("=")[0] for each in session] or list(rates)
-    if unknown := sorted(set(wanted) - set(rates)):
-        raise CompositionError(f"{models} has no session {unknown[0]!r}: it has {', '.join(rates)}.")
+    if strangers := sorted(set(wanted) - set(rates)):
+        raise unknown(f"session of {models}", strangers[0], rates)
     return {name: given.get(name, rates[name]) for name in wanted}
 
 

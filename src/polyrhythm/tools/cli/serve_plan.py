@@ -42,10 +42,12 @@ def plan(
     from polyrhythm.serving import plan_families
     from polyrhythm.serving.serving_files import read_models, read_plan, read_profiles, read_site, write_plan
     from polyrhythm.tools.cli.output import print_json
+    from polyrhythm.tools.cli.prepare import refuse_unwritable
 
     given, where = read_models(models), read_site(machines)
     before = None if previous is None else read_plan(previous)
     measured, rules = read_profiles(profiles_path(models, profiles)), where.planning()
+    refuse_unwritable(out, "--out")
     wanted = exported.opened()
     sessions, families = given.divided(measured, rules), given.prefix_families(measured)
     chosen = plan_families(sessions, where.served(), measured, families, rules)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from polyrhythm.errors import CompositionError
+from polyrhythm.errors import CompositionError, unknown
 from polyrhythm.tools.cli.failures import guarded
 from polyrhythm.tools.cli.options import Json
 from polyrhythm.tools.cli.serve_options import Models, Profiles, profiles_path
@@ -42,21 +42,23 @@ def profile(
     from polyrhythm.serving.server.profiling import measured_profile
     from polyrhythm.serving.serving_files import read_models, write_profiles
     from polyrhythm.tools.cli.output import print_json, print_rows
+    from polyrhythm.tools.cli.prepare import refuse_unwritable
 
     sizes = _sizes(batches)
     if repeats < 2:
         raise CompositionError(f"--repeats {repeats} has no percentile: give 2 or more.")
     given = read_models(models)
-    unknown = sorted(set(model or ()) - {each.name for each in given.models})
-    if unknown:
-        raise CompositionError(f"{models} has no model {unknown[0]!r}: it has {', '.join(each.name for each in given.models)}.")
+    names = [each.name for each in given.models]
+    if strangers := sorted(set(model or ()) - set(names)):
+        raise unknown(f"model of {models}", strangers[0], names)
     chosen = [each for each in given.models if not each.emulated and (not model or each.name in model)]
+    path = profiles_path(models, profiles)
+    refuse_unwritable(path, "--profiles")
     found = [measured_profile(each.name, kind, source(each, models.parent), sizes, repeats) for each in chosen]
     measurable = {each.name for each in chosen}
     for family in given.families:
         if measurable.issuperset(family.variants):
             found += measured_family(family, kind, family_source(family, given, models.parent), sizes, repeats)
-    path = profiles_path(models, profiles)
     write_profiles(path, found)
     taken = _entrance(source(chosen[0], models.parent)) if entrance and chosen else None
     if as_json:

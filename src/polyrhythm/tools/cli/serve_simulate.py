@@ -55,8 +55,10 @@ def simulate(
     """Play requests for MODELS on the machines of SITE in virtual time, and say which were answered in time."""
     from polyrhythm.serving import OfferedLoad, SimulatedSite, plan_families, simulate_serving
     from polyrhythm.serving.serving_files import read_models, read_profiles, read_site
+    from polyrhythm.tools.cli.prepare import refuse_unwritable
 
     given, where = read_models(models), read_site(machines)
+    refuse_unwritable(report, "--report")
     measured, rules = read_profiles(profiles_path(models, profiles)), where.planning()
     sessions = given.divided(measured, rules)
     offered = [replace(one, rate=one.rate * load) for one in sessions]

@@ -116,15 +116,13 @@ def simulate(
     from polyrhythm.tools.cli.ending import ended
     from polyrhythm.tools.cli.faults import faults as read_faults
     from polyrhythm.tools.cli.output import reserved
-    from polyrhythm.tools.cli.prepare import directory
-    from polyrhythm.tools.cli.record import COMPARISON
     from polyrhythm.torch_programs.program_run import NOT_CHARGED, ProgramRun
     from polyrhythm.torch_programs.simulate import main_of
 
     goal = None if target is None else parse_target(target)
     settings = _settings(system, options, goal.metric if goal else "", steps)
     on = Simulator(network or "lan", device or "cpu-core", read_faults(fault or (), faults), seed, carrier=carrier)
-    kept = directory(out, COMPARISON)
+    kept = _places(out, measure)
     main = main_of(command[0], tuple(command[1:]))
     run = ProgramRun(main, workers, on, settings, timeline, measure=measure, memory=memory, per_node=per_node)
     with reserved(shown.as_json), progress(1, shown.watched) as begin:
@@ -133,6 +131,15 @@ def simulate(
     if measure is not None and not status:
         notice(f"the times of what the ranks compute are in {measure}: --device {quote(str(measure))} charges them")
     raise typer.Exit(status)
+
+
+def _places(out: Path | None, measure: Path | None) -> Path | None:
+    """The directory of the record. Raises CompositionError for what cannot be written."""
+    from polyrhythm.tools.cli.prepare import directory, refuse_unwritable
+    from polyrhythm.tools.cli.record import COMPARISON
+
+    refuse_unwritable(measure, "--measure")
+    return directory(out, COMPARISON)
 
 
 def _show_more(outcome: Outcome) -> None:

@@ -9,6 +9,7 @@ import msgspec
 
 from polyrhythm.cluster import ClusterState
 from polyrhythm.core import atomic
+from polyrhythm.core.typed_files import instead
 from polyrhythm.errors import RecordError
 from polyrhythm.tools.scheduling.backend import SchedulerRound
 from polyrhythm.tools.scheduling.job_run import CarriedJob
@@ -60,10 +61,11 @@ def read_status(directory: Path) -> ClusterStatus:
     """The newest status in a directory. Raises RecordError where there is none."""
     try:
         return msgspec.json.decode((directory / FILE).read_bytes(), type=ClusterStatus)
-    except (OSError, msgspec.MsgspecError) as problem:
-        raise RecordError(
-            f"{directory} has no status of a cluster's jobs: {problem}. Give the --out of `polyrhythm cluster run`."
-        ) from problem
+    except OSError as problem:
+        given = instead(directory, "give the --out of `polyrhythm cluster run`.")
+        raise RecordError(f"{directory} has no status of a cluster's jobs: {given}") from problem
+    except msgspec.MsgspecError as problem:
+        raise RecordError(f"{directory / FILE} cannot be used: {problem}. Start `polyrhythm cluster run` again.") from problem
 
 
 def is_carried(status: ClusterStatus) -> bool:

@@ -32,6 +32,7 @@ import msgspec
 from polyrhythm.cluster import ClusterJob
 from polyrhythm.cluster.site_file import jobs_written
 from polyrhythm.core.records.metrics import parse_target
+from polyrhythm.core.typed_files import mistake
 from polyrhythm.errors import CompositionError
 from polyrhythm.systems import find
 from polyrhythm.tools.scheduling.training_forecasts import DEFAULT_SYSTEMS, TrainingGoal
@@ -115,7 +116,8 @@ def load_training_jobs(path: str | Path) -> tuple[TrainingJob, ...]:
         try:
             found.append(TrainingJob(job, msgspec.convert(train, TrainingOrder)))
         except msgspec.ValidationError as problem:
-            raise CompositionError(f"The training of the job {job.name!r} of {str(path)!r} cannot be used: {problem}.") from problem
+            wrong = mistake(problem, TrainingOrder)
+            raise CompositionError(f"The training of the job {job.name!r} of {str(path)!r} cannot be used: {wrong}.") from problem
         _refuse(found[-1])
     names = [each.job.name for each in found]
     if len(set(names)) < len(names):

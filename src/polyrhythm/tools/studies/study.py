@@ -8,7 +8,8 @@ from pathlib import Path
 
 import msgspec
 
-from polyrhythm.errors import CompositionError, WorkloadError, unknown
+from polyrhythm.core.typed_files import beside, mistake
+from polyrhythm.errors import CompositionError, WorkloadError, did_you_mean, nearest, unknown
 from polyrhythm.tools.report.estimates import LEAST_REPETITIONS
 from polyrhythm.tools.studies.grid import StudyGrid
 from polyrhythm.tools.studies.message_grids import MessageGrid, VirtualMessageGrid
@@ -80,14 +81,17 @@ def load_study(given: str) -> tuple[str, Study]:
         content = (SHIPPED / f"{given}.toml").read_bytes()
     elif (file := Path(given)).suffix == ".toml":
         if not file.is_file():
-            raise WorkloadError(f"There is no file {given}: give the path of a study, or one of {', '.join(shipped())}.")
+            meant = did_you_mean([*beside(file), *nearest(name, shipped())])
+            raise WorkloadError(f"There is no file {given}. " + (meant or f"Give the path of a study, or one of {', '.join(shipped())}."))
         name, content = file.stem, file.read_bytes()
     else:
         raise unknown("study", given, shipped())
     try:
         study = msgspec.toml.decode(content, type=Study)
     except msgspec.DecodeError as problem:
-        raise CompositionError(f"{given} is no study: {problem}. docs/studies.md lists the tables and their keys.") from None
+        raise CompositionError(
+            f"{given} is no study: {mistake(problem, Study)}. docs/studies.md lists the tables and their keys."
+        ) from None
     except UnicodeDecodeError:
         raise CompositionError(f"{given} is no study: it is not text.") from None
     study.check()

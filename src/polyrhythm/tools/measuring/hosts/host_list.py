@@ -21,6 +21,7 @@ from pathlib import Path
 
 import msgspec
 
+from polyrhythm.core.typed_files import mistake, unreadable
 from polyrhythm.errors import CompositionError
 
 HERE = "here"
@@ -122,10 +123,10 @@ def _named(hosts: Sequence[SurveyedHost]) -> tuple[SurveyedHost, ...]:
 def _read(path: Path) -> HostFile:
     try:
         return msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), HostFile)
-    except OSError as problem:
-        raise CompositionError(f"The file of hosts {str(path)!r} cannot be read: {problem.strerror}.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as problem:
+    except (OSError, UnicodeDecodeError) as problem:
+        raise unreadable("file of hosts", path, problem, "Give a file in TOML.") from None
+    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as problem:
         raise CompositionError(
-            f"The file of hosts {str(path)!r} cannot be used: {problem}. It has [[hosts]], each with a host and, if need be, name, python "
-            "and address; before them ssh and python for all."
+            f"The file of hosts {str(path)!r} cannot be used: {mistake(problem, HostFile)}. It has [[hosts]], each with a host and, if "
+            "need be, name, python and address; before them ssh and python for all."
         ) from None
