@@ -106,5 +106,15 @@ def test_wrong_uses_are_refused() -> None:
     ):
         with pytest.raises(TypeError):
             call()
-    with pytest.raises(ValueError, match="at most seven links"):
-        NATIVE.connection(*[flows._routes.endpoint(f"worker/{rank}") for rank in (0, 1)], (None,) * 8, 1.0, 0.0, 0.0)  # type: ignore[arg-type]
+    links: Any = (flows._routes.endpoint("worker/0").egress,) * 8
+    with pytest.raises(TypeError, match="at most seven links"):
+        NATIVE.connection(*[flows._routes.endpoint(f"worker/{rank}") for rank in (0, 1)], links, 1.0, 0.0, 0.0)
+    with pytest.raises(TypeError, match="at most seven links"):
+        NATIVE.alone(links)
+
+
+def test_a_flow_alone_has_the_least_capacity_and_half_of_a_link_that_it_takes_twice() -> None:
+    assert NATIVE is not None
+    for parts in (NATIVE, PORTABLE):
+        wide, medium = parts.link(1, 9.0), parts.link(2, 4.0)
+        assert [parts.alone(path) for path in ((wide,), (wide, medium), (medium, wide, medium))] == [9.0, 4.0, 2.0]

@@ -79,10 +79,11 @@ typedef struct {
     Py_ssize_t size, room;
     Delivery *deliveries;
     Py_ssize_t under_way, delivery_room;
-    PyObject *fell_silent, *idle, *arrival, *word_sending, *word_name;
+    PyObject *fell_silent, *idle, *arrival;
 } Traffic;
 
 static PyTypeObject LinkType, FlowType;
+static PyObject *word_code, *word_sending, *word_name;
 
 static int grow(void **items, Py_ssize_t *room, size_t each) {
     Py_ssize_t more = *room ? 2 * *room : FIRST_ROOM;
@@ -118,35 +119,55 @@ static PyTypeObject LinkType = {
 };
 
 static int code_of(PyObject *endpoint, long long *code) {
-    PyObject *value = PyObject_GetAttrString(endpoint, "code");
+    PyObject *value = PyObject_GetAttr(endpoint, word_code);
     if (value == NULL) return -1;
     *code = PyLong_AsLongLong(value);
     Py_DECREF(value);
-    return PyErr_Occurred() ? -1 : 0;
+    return *code == -1 && PyErr_Occurred() ? -1 : 0;
 }
 
-static int flow_init(Flow *self, PyObject *args, PyObject *named) {
-    static char *names[] = {"sender", "receiver", "links", "alone", "latency", "round_trip", NULL};
-    PyObject *sender, *receiver, *links;
-    long long here, there;
-    if (!PyArg_ParseTupleAndKeywords(args, named, "OOO!ddd", names, &sender, &receiver, &PyTuple_Type, &links, &self->alone, &self->latency,
-                                     &self->round_trip) || code_of(sender, &here) < 0 || code_of(receiver, &there) < 0)
-        return -1;
-    if (self->links != NULL || PyTuple_GET_SIZE(links) > PLACES) {
-        PyErr_SetString(PyExc_ValueError, "a connection is made once, on a path of at most seven links");
-        return -1;
+static int are_links(PyObject *path) {
+    int fits = PyTuple_CheckExact(path) && PyTuple_GET_SIZE(path) <= PLACES;
+    for (Py_ssize_t k = 0; fits && k < PyTuple_GET_SIZE(path); k++) fits = PyObject_TypeCheck(PyTuple_GET_ITEM(path, k), &LinkType);
+    if (!fits) PyErr_SetString(PyExc_TypeError, "a path is a tuple of at most seven links");
+    return fits;
+}
+
+static PyObject *alone_on(PyObject *module, PyObject *path) {       /* as in connection.py */
+    if (!are_links(path)) return NULL;
+    Py_ssize_t places = PyTuple_GET_SIZE(path);
+    double least = INFINITY;
+    for (Py_ssize_t k = 0; k < places; k++) {
+        Py_ssize_t times = 0;
+        for (Py_ssize_t other = 0; other < places; other++) times += PyTuple_GET_ITEM(path, other) == PyTuple_GET_ITEM(path, k);
+        double rate = ((Link *)PyTuple_GET_ITEM(path, k))->capacity / (double)times;
+        if (rate < least) least = rate;
     }
-    self->places = (int)PyTuple_GET_SIZE(links);
+    return PyFloat_FromDouble(least);
+}
+
+static PyObject *make_flow(PyTypeObject *type, PyObject *const *args, size_t count, PyObject *names) {
+    long long here, there;
+    double figures[3];      /* alone, latency, round trip */
+    if (PyVectorcall_NARGS(count) != 6 || names) {
+        PyErr_SetString(PyExc_TypeError, "a connection is made of its sender, its receiver, its links, and three figures, in this order");
+        return NULL;
+    }
+    if (!are_links(args[2]) || code_of(args[0], &here) < 0 || code_of(args[1], &there) < 0) return NULL;
+    for (int k = 0; k < 3; k++)
+        if ((figures[k] = PyFloat_AsDouble(args[3 + k])) == -1.0 && PyErr_Occurred()) return NULL;
+    Flow *self = (Flow *)type->tp_alloc(type, 0);
+    if (self == NULL) return NULL;
+    self->alone = figures[0], self->latency = figures[1], self->round_trip = figures[2];
+    self->places = (int)PyTuple_GET_SIZE(args[2]);
     for (int k = 0; k < self->places; k++) {
-        PyObject *link = PyTuple_GET_ITEM(links, k);
-        if (!PyObject_TypeCheck(link, &LinkType)) { PyErr_SetString(PyExc_TypeError, "a path is of links"); return -1; }
-        self->path[k] = (Link *)link;
+        self->path[k] = (Link *)PyTuple_GET_ITEM(args[2], k);
         self->nodes[k].flow = self;
     }
-    self->sender = Py_NewRef(sender), self->receiver = Py_NewRef(receiver), self->links = Py_NewRef(links);
+    self->sender = Py_NewRef(args[0]), self->receiver = Py_NewRef(args[1]), self->links = Py_NewRef(args[2]);
     self->token = Py_NewRef(Py_None);
     self->key = here << 32 | there;
-    return 0;
+    return (PyObject *)self;
 }
 
 static int flow_traverse(Flow *self, visitproc visit, void *arg) {
@@ -199,8 +220,8 @@ static PyMemberDef flow_members[] = {
 
 static PyTypeObject FlowType = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "polyrhythm.core.simulator._traffic.Connection",
-    .tp_basicsize = sizeof(Flow), .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, .tp_new = PyType_GenericNew,
-    .tp_init = (initproc)flow_init, .tp_traverse = (traverseproc)flow_traverse, .tp_clear = (inquiry)flow_clear,
+    .tp_basicsize = sizeof(Flow), .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, .tp_vectorcall = (vectorcallfunc)make_flow,
+    .tp_traverse = (traverseproc)flow_traverse, .tp_clear = (inquiry)flow_clear,
     .tp_dealloc = (destructor)flow_dealloc, .tp_members = flow_members, .tp_doc = "The connection from one actor to another.",
 };
 
@@ -686,18 +707,18 @@ static PyObject *delivered(Traffic *self) {
 }
 
 static long count_sending(Traffic *self, Flow *flow, long more) {      /* how many connections of its sender are busy now; -1 and an error */
-    PyObject *before = PyObject_GetAttr(flow->sender, self->word_sending);
+    PyObject *before = PyObject_GetAttr(flow->sender, word_sending);
     if (before == NULL) return -1;
     long count = PyLong_AsLong(before) + more;
     Py_DECREF(before);
     PyObject *now = PyErr_Occurred() ? NULL : PyLong_FromLong(count);
-    int failed = now == NULL || PyObject_SetAttr(flow->sender, self->word_sending, now) < 0;
+    int failed = now == NULL || PyObject_SetAttr(flow->sender, word_sending, now) < 0;
     Py_XDECREF(now);
     return failed ? -1 : count;
 }
 
 static int note_silence(Traffic *self, Flow *flow, PyObject *receiver) {        /* takes the reference to the receiver's name */
-    PyObject *sender = PyObject_GetAttr(flow->sender, self->word_name);
+    PyObject *sender = PyObject_GetAttr(flow->sender, word_name);
     PyObject *way = sender && receiver ? PyTuple_Pack(2, sender, receiver) : NULL;
     int failed = way == NULL || PyList_Append(self->fell_silent, way) < 0;
     Py_XDECREF(sender), Py_XDECREF(receiver), Py_XDECREF(way);
@@ -711,7 +732,7 @@ static int fall_silent(Traffic *self, Flow *flow) {
     if (left < 0) return -1;
     if (flow->watched) {
         flow->watched = 0;
-        if (note_silence(self, flow, PyObject_GetAttr(flow->receiver, self->word_name)) < 0) return -1;
+        if (note_silence(self, flow, PyObject_GetAttr(flow->receiver, word_name)) < 0) return -1;
     }
     return left ? 0 : note_silence(self, flow, PyUnicode_FromString(""));
 }
@@ -863,8 +884,7 @@ static int traffic_init(Traffic *self, PyObject *args, PyObject *named) {
     self->tidy_at = TIDY;
     self->arrival = Py_NewRef(arrival);
     self->fell_silent = PyList_New(0), self->idle = PyList_New(0);
-    self->word_sending = PyUnicode_InternFromString("sending"), self->word_name = PyUnicode_InternFromString("name");
-    return self->fell_silent && self->idle && self->word_sending && self->word_name ? 0 : -1;
+    return self->fell_silent && self->idle ? 0 : -1;
 }
 
 static int traffic_traverse(Traffic *self, visitproc visit, void *arg) {
@@ -898,7 +918,6 @@ static int traffic_clear(Traffic *self) {
 static void traffic_dealloc(Traffic *self) {
     PyObject_GC_UnTrack(self);
     traffic_clear(self);
-    Py_CLEAR(self->word_sending); Py_CLEAR(self->word_name);
     free(self->started.items), free(self->touched.items), free(self->groups.items), free(self->ends), free(self->deliveries);
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
@@ -928,10 +947,13 @@ static PyTypeObject TrafficType = {
     .tp_doc = "What flows on connections, and what is delivered.",
 };
 
-static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, .m_name = "_traffic", .m_size = -1};
+static PyMethodDef functions[] = {{"alone_on", (PyCFunction)alone_on, METH_O, NULL}, {NULL}};
+static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, .m_name = "_traffic", .m_size = -1, .m_methods = functions};
 
 PyMODINIT_FUNC PyInit__traffic(void) {
-    PyObject *made = PyModule_Create(&module);
+    word_code = PyUnicode_InternFromString("code"), word_sending = PyUnicode_InternFromString("sending");
+    word_name = PyUnicode_InternFromString("name");
+    PyObject *made = word_code && word_sending && word_name ? PyModule_Create(&module) : NULL;
     if (made == NULL || PyModule_AddType(made, &LinkType) < 0 || PyModule_AddType(made, &FlowType) < 0 ||
         PyModule_AddType(made, &TrafficType) < 0) {
         Py_XDECREF(made);

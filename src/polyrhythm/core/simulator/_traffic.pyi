@@ -1,4 +1,4 @@
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 class SharedLink:
@@ -11,6 +11,8 @@ class Connection:
     def __init__(
         self, sender: Any, receiver: Any, links: tuple[SharedLink, ...], alone: float, latency: float, round_trip: float
     ) -> None: ...
+
+def alone_on(links: Sequence[SharedLink]) -> float: ...
 
 class Traffic:
     def __init__(self, few: int, arrival: Callable[[Any, float], float] | None = None) -> None: ...

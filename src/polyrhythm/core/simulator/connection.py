@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,6 +61,10 @@ def alone_on(links: Sequence[SharedLink]) -> float:
     if len(set(links)) == len(links):
         return min([link.capacity for link in links])
     return min([link.capacity / links.count(link) for link in links])
+
+
+Alone = Callable[[Sequence[Any]], float]
+"""`alone_on`, or what does the same for links of other classes."""
 
 
 class Endpoint:

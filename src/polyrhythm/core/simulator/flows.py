@@ -15,9 +15,10 @@ one instant is taken together, in an order of the actors' names, so the order of
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable
 
-from polyrhythm.core.simulator.connection import REMEMBERED, Connection, alone_on, is_between
+from polyrhythm.core.simulator.connection import REMEMBERED, Connection, is_between
 from polyrhythm.core.simulator.delays import Delays
 from polyrhythm.core.simulator.pauses import Pauses
 from polyrhythm.core.simulator.routes import Routes
@@ -35,11 +36,11 @@ class Flows:
     """
 
     def __init__(self, network: Network, workers: int, seed: int = 0, parts: SharingParts = BEST) -> None:
-        self._routes = Routes(network, workers, parts.link, parts.connection)
+        self._routes = Routes(network, workers, parts.link, parts.connection, parts.alone)
         self._pauses = Pauses(network.congestion, seed)
         self._pausing = network.congestion.every < math.inf
         self._traffic = parts.begin(self._routes, parts.few, Delays(network, seed).arrival if network.varies else None)
-        self._connections: dict[str, dict[str, Connection]] = {}
+        self._connections: defaultdict[str, dict[str, Connection]] = defaultdict(dict)
         self._remembered = 0
         self._cuts: list[tuple[str, str]] = []
         self.fell_silent = self._traffic.fell_silent
@@ -48,16 +49,15 @@ class Flows:
         """At `now` a message of `nbytes` joins the connection from `sender` to `receiver`."""
         if now != self._traffic.time:
             self._run(now)
-        try:
-            connection = self._connections[sender][receiver]
-        except KeyError:
+        connection = self._connections[sender].get(receiver)
+        if connection is None:
             connection = self._connect(sender, receiver)
         if self._traffic.start(connection, nbytes, token) and self._pausing:
             self._pauses.begin(connection, now)
 
     def crosses(self, sender: str, receiver: str) -> bool:
         """True if two actors are at different sites."""
-        return self._routes.endpoint(sender).site != self._routes.endpoint(receiver).site
+        return self._routes.crosses(sender, receiver)
 
     def latency(self, sender: str, receiver: str) -> float:
         """The seconds that a byte takes from one actor to another, on an idle connection."""
@@ -105,7 +105,7 @@ class Flows:
         if link is None:
             return
         for connection in self._each(lambda connection: link in connection.links):
-            connection.alone = alone_on(connection.links)
+            connection.alone = self._routes.alone(connection.links)
         self._traffic.resize(link)
 
     def forget(self, now: float, actor: str) -> list[object]:
@@ -121,7 +121,8 @@ class Flows:
         """Let everything end that ends until `now`; connections stop and resume at their pauses."""
         stopped = True
         while stopped:
-            stopped = self._traffic.run(now, look := self._pauses.next_time())
+            look = self._pauses.next_time() if self._pausing else math.inf
+            stopped = self._traffic.run(now, look)
             if self._remembered > REMEMBERED:
                 self._forget_idle()
             while stopped and self._pauses.next_time() <= look:
@@ -140,7 +141,7 @@ class Flows:
         connection = self._routes.connect(sender, receiver)
         if self._cuts:
             connection.cuts = sum(is_between(connection, a, b) for a, b in self._cuts)
-        self._connections.setdefault(sender, {})[receiver] = connection
+        self._connections[sender][receiver] = connection
         self._remembered += 1
         return connection
 

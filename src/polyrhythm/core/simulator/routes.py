@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from polyrhythm.core.simulator.connection import Connection, Endpoint, SharedLink, alone_on
+from polyrhythm.core.simulator.connection import Alone, Connection, Endpoint, SharedLink, alone_on
 from polyrhythm.hardware.network import Network
 from polyrhythm.hardware.timetable import LinkKey
 
 Way = tuple[tuple[SharedLink, ...], float, float]
 """The shared links from a site to a site, the latency, and that there and back."""
+
+
+class _Endpoints(dict[str, Endpoint]):
+    """The places of actors, each of which is made when it is first looked up."""
+
+    def __init__(self, place: Callable[[str], Endpoint]) -> None:
+        self._place = place
+
+    def __missing__(self, actor: str) -> Endpoint:
+        self[actor] = made = self._place(actor)
+        return made
 
 
 class Routes:
@@ -22,12 +34,18 @@ class Routes:
     """
 
     def __init__(
-        self, network: Network, workers: int, link: type[SharedLink] = SharedLink, connection: type[Connection] = Connection
+        self,
+        network: Network,
+        workers: int,
+        link: type[SharedLink] = SharedLink,
+        connection: type[Connection] = Connection,
+        alone: Alone = alone_on,
     ) -> None:
+        self.alone = alone
         self._new_link, self._new_connection = link, connection
         self._network = network
         self._workers = workers
-        self._endpoints: dict[str, Endpoint] = {}
+        self._endpoints = _Endpoints(self._place)
         self._links: dict[LinkKey, SharedLink] = {}
         self._changed: dict[LinkKey, float] = {}
         self._ways: dict[tuple[int, int], Way] = {}
@@ -43,13 +61,13 @@ class Routes:
 
     def connect(self, sender: str, receiver: str) -> Connection:
         """A new connection; it has no links where both actors are on one host."""
-        here, there = self.endpoint(sender), self.endpoint(receiver)
+        here, there = self._endpoints[sender], self._endpoints[receiver]
         if here.host == there.host:
             local = self._network.local
             return self._new_connection(here, there, (), local.bandwidth, local.latency, 2 * local.latency)
         shared, latency, round_trip = self._ways.get((here.site, there.site)) or self._way(here.site, there.site)
         links = (here.egress, *shared, there.ingress)
-        return self._new_connection(here, there, links, alone_on(links), latency, round_trip)
+        return self._new_connection(here, there, links, self.alone(links), latency, round_trip)
 
     def latency(self, sender: str, receiver: str) -> float:
         """The seconds that a byte takes from one actor to another."""
@@ -58,15 +76,18 @@ class Routes:
 
     def endpoint(self, actor: str) -> Endpoint:
         """The place of `actor` in the network, made when it is first needed."""
-        found = self._endpoints.get(actor)
-        if found is None:
-            network, workers = self._network, self._workers
-            host = network.host_of(actor, workers)
-            access, site = network.access(host, workers), network.site_of(host, workers)
-            links = (self._link(LinkKey("egress", host, host), access.egress), self._link(LinkKey("ingress", host, host), access.ingress))
-            found = Endpoint(actor, host, site, network.sites[site].name, links)
-            self._endpoints[actor] = found
-        return found
+        return self._endpoints[actor]
+
+    def crosses(self, sender: str, receiver: str) -> bool:
+        """True if two actors are at different sites."""
+        return self._endpoints[sender].site != self._endpoints[receiver].site
+
+    def _place(self, actor: str) -> Endpoint:
+        network, workers = self._network, self._workers
+        host = network.host_of(actor, workers)
+        access, site = network.access(host, workers), network.site_of(host, workers)
+        links = (self._link(LinkKey("egress", host, host), access.egress), self._link(LinkKey("ingress", host, host), access.ingress))
+        return Endpoint(actor, host, site, network.sites[site].name, links)
 
     def _way(self, here: int, there: int) -> Way:
         network = self._network

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from polyrhythm.core.simulator.connection import Connection, SharedLink
+from polyrhythm.core.simulator.connection import Alone, Connection, SharedLink, alone_on
 from polyrhythm.core.simulator.routes import Routes
 from polyrhythm.core.simulator.sharing import FEW
 from polyrhythm.core.simulator.traffic import Arrival, Traffic
@@ -61,15 +61,19 @@ class LinkTraffic(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SharingParts:
-    """The class of links, that of connections, and what begins their traffic; up to `few` flows are solved one by one."""
+    """The class of links, that of connections, what begins their traffic, and the rate of a flow `alone` on its links.
+
+    Up to `few` flows are solved one by one.
+    """
 
     link: type[SharedLink]
     connection: type[Connection]
     begin: Callable[[Routes, int, Arrival | None], LinkTraffic]
+    alone: Alone
     few: int = FEW
 
 
-PORTABLE = SharingParts(SharedLink, Connection, Traffic)
+PORTABLE = SharingParts(SharedLink, Connection, Traffic, alone_on)
 
 
 NATIVE = None if native_parts is None else SharingParts(*native_parts())
