@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import gc
 import math
 import threading
 from collections.abc import Iterator
@@ -20,6 +19,7 @@ from polyrhythm.core.kernel.names import server, worker
 from polyrhythm.core.kernel.stopping import asked_first
 from polyrhythm.core.settings import checked
 from polyrhythm.core.simulator.broadcasts import Broadcasts
+from polyrhythm.core.simulator.collecting import collecting_seldom
 from polyrhythm.core.simulator.collectives import ClosedForm, Collectives, Messages, Reductions
 from polyrhythm.core.simulator.event_parts import BEST
 from polyrhythm.core.simulator.failure import fail
@@ -38,9 +38,6 @@ from polyrhythm.hardware.faults.schedule import refuse_changes
 from polyrhythm.hardware.fleet import Fleet, fleet
 from polyrhythm.hardware.network import Network
 from polyrhythm.hardware.timetable import timetable
-
-_COLLECTED_AFTER = 50_000
-"""New objects after which those that refer to each other in circles are looked for, while a run is under way."""
 
 CARRIERS = ("threads", "processes")
 """What ranks of a program of torch.distributed may run in."""
@@ -222,15 +219,13 @@ class Simulator:
 def _alone() -> Iterator[None]:
     """One run at a time, on one torch thread, so that no result depends on the number of cores, and in the usual grad mode."""
     with _turn:
-        threads, grad, thresholds = torch.get_num_threads(), torch.is_grad_enabled(), gc.get_threshold()
+        threads, grad = torch.get_num_threads(), torch.is_grad_enabled()
         torch.set_num_threads(1)
         torch.set_grad_enabled(True)
-        # every worker's objects live as long as the run: to look through them all again and again takes half of its time
-        gc.set_threshold(_COLLECTED_AFTER, *thresholds[1:])
         try:
-            yield
+            with collecting_seldom():
+                yield
         finally:
-            gc.set_threshold(*thresholds)
             torch.set_grad_enabled(grad)
             torch.set_num_threads(threads)
 
