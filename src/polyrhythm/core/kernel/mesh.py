@@ -153,12 +153,15 @@ class WorkerMesh:
         The name is unique in the run: that of all workers is "", others have the axes and the coordinates in the rest, as "data@1.0".
         Where replicas are divided unequally, those along axes of replicas are the workers that hold the same part, the first of several.
         """
+        if axes in self._whole and member in self._ranks:
+            return Group("", self.members, self._ranks[member], self.seed)
         self._require(*axes)
         if axes and set(axes).issubset(self.apart):
             return self._in_part(member, axes)
         own = self._coordinates(member)
         spanned = [name in axes and size > 1 for name, size in self.axes]
         if all(each or size == 1 for each, size in zip(spanned, self.shape, strict=True)):
+            self._whole.add(axes)
             return Group("", self.members, self._ranks[member], self.seed)
         choices = [range(size) if each else (at,) for each, size, at in zip(spanned, self.shape, own, strict=True)]
         ranks = map(self._grid.rank, product(*choices))
@@ -253,6 +256,10 @@ class WorkerMesh:
     def after_loss(self, view: View, name: str) -> View:
         """The view when the actor `name` is lost: a lost part of a model takes its whole replica with it."""
         return view.without(*(self.replica(name).members if name in self._ranks else (name,)))
+
+    @cached_property
+    def _whole(self) -> set[tuple[str, ...]]:
+        return set()  # axes over which a group was made, and was that of all workers: each of them asks several times
 
     @cached_property
     def _ranks(self) -> dict[str, int]:

@@ -103,6 +103,8 @@ class Exchange:
     merge: Merge = field(default_factory=Mean)
     local: LocalRule = field(default_factory=PlainSteps)
     controller: Controller = field(default_factory=Fixed)
+    agreement: Agreement = field(init=False, compare=False)
+    """The pieces, and the payload on which they have agreed."""
 
     def __repr__(self) -> str:
         """The pieces without plain steps and fixed settings, which would fill every table."""
@@ -115,6 +117,10 @@ class Exchange:
         reason = conflict(self.pieces)
         if reason is not None:
             raise CompositionError(f"{reason}. {remedy(self.pieces)}")
+        agreed = payload(self.pieces)
+        assert agreed is not None, "what has nothing in common was refused"
+        agreement = Agreement(agreed, self.consistency, self.codec, self.merge, self.local, self.controller)
+        object.__setattr__(self, "agreement", agreement)
 
     @property
     def pieces(self) -> dict[str, Any]:
@@ -132,13 +138,6 @@ class Exchange:
     def payload(self) -> Payload:
         """The value that a worker sends."""
         return self.agreement.payload
-
-    @property
-    def agreement(self) -> Agreement:
-        """The pieces, and the payload on which they have agreed."""
-        agreed = payload(self.pieces)
-        assert agreed is not None, "what has nothing in common was refused"
-        return Agreement(agreed, self.consistency, self.codec, self.merge, self.local, self.controller)
 
     @property
     def order_matters(self) -> bool:

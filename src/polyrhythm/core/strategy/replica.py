@@ -17,7 +17,7 @@ from polyrhythm.core.kernel.job import WorkerContext
 from polyrhythm.core.kernel.view import ViewChanged
 from polyrhythm.core.protocols.common_state import Donor
 from polyrhythm.core.strategy.connecting import connect, others_of
-from polyrhythm.core.strategy.division import divided
+from polyrhythm.core.strategy.division import Share, divided
 from polyrhythm.core.strategy.equal_replicas import EqualReplicas
 from polyrhythm.core.strategy.fitting_optimizer import refuse_optimizer
 from polyrhythm.core.strategy.gradients import Parameters
@@ -74,16 +74,16 @@ class Replica:
         flats = [Parameters(share.named, share.modules) for share in shares]
         self.watch = StepWatch(optimizer, flats, plan.strategy.shares_memory)
         plain_step = own_step(optimizer, self.watch, context.counted)
-        self._divide([(flat, LocalOptimizer(optimizer, plain_step, flat, clip_norm)) for flat in flats])
+        self._divide(shares, [(flat, LocalOptimizer(optimizer, plain_step, flat, clip_norm)) for flat in flats])
         stepped_elsewhere = [part.local.optimizer for part in self.parts if not part.payload.steps_here]
         self.unused = UnusedState(optimizer, stepped_elsewhere, plan.strategy.name)
         self.made = StepExchanges(context, lambda: self.parts, lambda: self.equal.begin_among_others(self.clock))
         self.attached = Attached(model, optimizer, number, clip_norm, self.trained)
 
-    def _divide(self, own: Sequence[tuple[Parameters, LocalOptimizer]]) -> None:
+    def _divide(self, shares: Sequence[Share], own: Sequence[tuple[Parameters, LocalOptimizer]]) -> None:
         """Make the parts of the replica, each of its parameters and optimizer."""
         self.parts: list[Part] = []
-        for share, (parameters, local) in zip(divided(self.model, self.optimizer, self.plan), own, strict=True):
+        for share, (parameters, local) in zip(shares, own, strict=True):
             scope = share.planned.scope(self.number, share.kind)
             workers = share.planned.participants.group(self._port.name)
             part = Part(parameters, local, share.planned, PartSeat(self.context, self._port.scoped(scope), scope, workers))
@@ -157,7 +157,7 @@ class Replica:
         for part in self.parts:
             part.close()
         before = self.locals
-        self._divide([(local.parameters, local.optimizer) for local in before])
+        self._divide(divided(self.model, self.optimizer, self.plan), [(local.parameters, local.optimizer) for local in before])
         for now, then in zip(self.locals, before, strict=True):
             now.succeed(then)
 

@@ -173,11 +173,14 @@ def _stand_still() -> None:
 
 
 def _zeros(shape: StepShape) -> nn.Module:
-    """A model of `shape`, all zero, in which every tensor has its own name: servers get the names, and two must not become one."""
-    model = _named_after(tuple(shape.classes.get("", ())))()
+    """A model of `shape`, all zero, in which every tensor has its own name: servers get the names, and two must not become one.
+
+    It has the modules that have tensors, and those that these are in.
+    """
+    model, owners = _named_after(tuple(shape.classes.get("", ())))(), _owners((*shape.layout.names, *shape.frozen, *shape.buffers))
     for path, classes in shape.classes.items():  # parents come first
         parent, _, last = path.rpartition(".")
-        if path:
+        if path in owners:
             model.get_submodule(parent).add_module(last, _named_after(tuple(classes))())
     common = _nothing(shape.layout.numel, shape.dtype)
     share_among_models(common)
@@ -191,6 +194,13 @@ def _zeros(shape: StepShape) -> nn.Module:
         owner, last = _owner(model, name)
         owner.register_buffer(last, torch.zeros_like(each))
     return model
+
+
+@lru_cache(maxsize=64)
+def _owners(names: tuple[str, ...]) -> frozenset[str]:
+    """The paths of the modules, but the whole model, that have the tensors of these names, directly or within."""
+    parts = [name.split(".")[:-1] for name in names]
+    return frozenset(".".join(path[:depth]) for path in parts for depth in range(1, len(path) + 1))
 
 
 class _Still(nn.Module):

@@ -53,7 +53,7 @@ class GradientWatch:
     def go_on(self) -> None:
         """Count gradients from here on as the worker's."""
         _TURN.watch = self
-        if self.watches and not self.computed:
+        if self.watches and not self.computed and not self.reached:
             self._since = _next_number()
 
     def look(self) -> None:

@@ -18,6 +18,7 @@ from polyrhythm.core.protocols.deals import Begin, PassDeals, continued
 from polyrhythm.core.protocols.sharded import ShardedSource
 from polyrhythm.core.protocols.shuffle import Batch
 from polyrhythm.core.settings import shown
+from polyrhythm.core.training.data.shards import PLAIN
 from polyrhythm.core.training.loops import DataFacts
 from polyrhythm.core.training.numbers import is_whole
 from polyrhythm.errors import DataError
@@ -53,7 +54,7 @@ def facts_of(data: Any, batch_size: int) -> DataFacts:
             return inner
         drawn: Any = data.sampler if data.batch_sampler is None else getattr(data.batch_sampler, "sampler", None)
         return inner if inner.samples < 0 or drawn is None else inner._replace(samples=len(drawn))
-    if isinstance(data, ShardedSource):
+    if type(data) not in PLAIN and isinstance(data, ShardedSource):
         return DataFacts(type(data).__name__, -1 if data.samples is None else data.samples, batch_size, "")
     tensors = _tensors(data)
     if tensors:

@@ -15,9 +15,14 @@ from polyrhythm.core.torch_private.one_process import no_loader, pinned
 from polyrhythm.core.training.data.loader import Loads, refuse_own_ways
 from polyrhythm.errors import DataError
 
+PLAIN = (tuple, list, dict)
+"""Types that have none of the protocols of data: to ask for a protocol takes a while, at every worker."""
+
 
 def sharded(data: Any) -> ShardedSource | None:
     """`data` as a source, if they divide themselves; None for other data. Raises DataError for data that must be divided before the run."""
+    if type(data) in PLAIN:
+        return None
     if isinstance(data, ShardedSource):
         return data
     if isinstance(data, Dividing):
