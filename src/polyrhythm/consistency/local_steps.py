@@ -59,7 +59,7 @@ class LocalSteps:
 
         return replace(
             then,
-            exchanges=lambda context: schedule.due(context.clock),
+            exchanges=lambda moment: schedule.due(moment.clock),
             pushes=lambda clock: any(map(then.pushes, since(clock))),
             must_read=lambda mine, known: any(then.must_read(step, known) for step in since(mine)),
         )

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from polyrhythm.consistency.asynchronous import Asynchronous
-from polyrhythm.core.protocols.consistency import Conditions, Consistency
-from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.consistency import Conditions, Consistency, Moment
 from polyrhythm.core.protocols.controller import ControlledSetting
 from polyrhythm.core.protocols.traits import ConsistencyTraits, Payload
 from polyrhythm.core.settings import checked
@@ -43,8 +42,8 @@ class PacedLocalSteps:
         """The conditions of `then`, with an exchange at every multiple of the current number of steps."""
         return replace(self.then.conditions, exchanges=self._exchanges)
 
-    def _exchanges(self, context: ExchangeContext) -> bool:
-        return context.clock % max(1, int(context.controls.value(ControlledSetting.LOCAL_STEPS, self.tau))) == 0
+    def _exchanges(self, moment: Moment) -> bool:
+        return moment.clock % max(1, int(moment.controls.value(ControlledSetting.LOCAL_STEPS, self.tau))) == 0
 
 
 EXAMPLES = (PacedLocalSteps(3),)

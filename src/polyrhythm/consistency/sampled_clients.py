@@ -50,7 +50,7 @@ class SampledClients:
         """The conditions of BulkSynchronous, with an exchange at the end of a round; workers that were not drawn do not delay it."""
         return replace(
             BulkSynchronous.conditions,
-            exchanges=lambda context: context.clock % self.tau == 0,
+            exchanges=lambda moment: moment.clock % self.tau == 0,
             takes_part=self._takes_part,
             quorum=self._count,
         )

@@ -116,7 +116,8 @@ class WorkerTimer:
 
     def step_seconds(self, flops: float, samples: int) -> float:
         self._step += 1
-        self._slowdown = math.prod(pace.slowdown(self._rank, draws) for pace, draws in self._paces)
+        if self._paces:
+            self._slowdown = math.prod(pace.slowdown(self._rank, draws) for pace, draws in self._paces)
         return self._machine.step_seconds(flops, self._step) * self._slowdown
 
     def seconds(self, flops: float) -> float:

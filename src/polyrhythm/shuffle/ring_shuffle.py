@@ -159,7 +159,7 @@ class _Travelling:
         order = source.order.indices(deals.group.seed, deals.number)
         [share] = deals.shares(len(order), InRounds(batch_size, source.drop_last))
         parts = [chosen(order, batch.spans) for batch in share.batches()]
-        self.held = deque(_tensors(batch) for _, batch in source.load(parts, deals.loading(share)))
+        self.held = deque(_contiguous(_tensors(batch)) for _, batch in source.load(parts, deals.loading(share)))
         self.batch_size, self.first, self.changes, self.passed, self.broken = batch_size, deals.number, self.deals.changes, 0, False
         if self.watched < self.changes:
             self.watched = self.changes
@@ -183,7 +183,7 @@ class _Travelling:
             return batch
         topic, rank, workers = f"data/{self.passed}", group.rank, group.size
         self.passed += 1
-        await self.port.send(group.members[(rank + 1) % workers], Message(topic, tensors=tuple([t.contiguous() for t in batch])))
+        await self.port.send(group.members[(rank + 1) % workers], Message(topic, tensors=batch))
         self.awaited = topic
         delivery = await self.port.receive(topic, group.members[(rank - 1) % workers])
         assert delivery is not None
@@ -199,6 +199,11 @@ def _tensors(batch: Any) -> Samples:
     if isinstance(batch, (list, tuple)) and all(isinstance(part, Tensor) for part in batch):
         return tuple(batch)
     raise DataError("RingShuffle sends samples between workers, so a batch must be a tuple of tensors; use GlobalShuffle for other data.")
+
+
+def _contiguous(batch: Samples) -> Samples:
+    """As messages have them: what comes from others is so already."""
+    return tuple([part.contiguous() for part in batch])
 
 
 def _refuse_redrawing(order: Order) -> None:

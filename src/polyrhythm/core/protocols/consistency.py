@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from polyrhythm.core.kernel.group import Group
-from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.controller import Controls
 from polyrhythm.core.protocols.traits import ConsistencyTraits
 
 _FAR = 2**40
@@ -24,6 +24,16 @@ def _one(workers: int) -> int:
     return 1
 
 
+class Moment(Protocol):
+    """When it is asked at a worker whether it exchanges: after the step `clock`, under the controller's decisions so far."""
+
+    @property
+    def clock(self) -> int: ...
+
+    @property
+    def controls(self) -> Controls: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Conditions:
     """When workers exchange and wait. The defaults are those of asynchronous steps.
@@ -32,8 +42,8 @@ class Conditions:
     bound, and the slowest is never held up.
     """
 
-    exchanges: Callable[[ExchangeContext], bool] = _always
-    """True if a worker that has just taken the step of the context's clock exchanges."""
+    exchanges: Callable[[Moment], bool] = _always
+    """True if a worker that has just taken the step of the moment's clock exchanges."""
 
     takes_part: Callable[[int, int, Group], bool] = _always
     """`takes_part(clock, rank, group)`: true if the worker of `rank` in `group` takes its step `clock`; else it skips the step: it computes

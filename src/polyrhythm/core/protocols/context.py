@@ -76,7 +76,12 @@ class ExchangeContext:
 
     def at(self, clock: int, source: Callable[[], Tensor], factors: Mapping[str, Factors] | None = None) -> ExchangeContext:
         """The context of the same group and stream at `clock`, with the weights that `source` gives, and `factors` if there are any."""
-        return self.changed(clock=clock, source=source, factors={} if factors is None else factors)
+        made = object.__new__(ExchangeContext)
+        fields = made.__dict__
+        fields |= self.__dict__
+        fields["clock"], fields["source"], fields["factors"] = clock, source, {} if factors is None else factors
+        fields.pop("weights", None)
+        return made
 
     def parts(self, layouts: Sequence[Layout]) -> list[ExchangeContext]:
         """The contexts of consecutive parts of the vector, in order."""
@@ -98,9 +103,10 @@ class ExchangeContext:
     def changed(self, **changes: Any) -> ExchangeContext:
         """A copy with some fields replaced, five times as fast as `dataclasses.replace`: codecs of parts make several at each step."""
         changed = object.__new__(ExchangeContext)
-        changed.__dict__.update(self.__dict__)
-        changed.__dict__.pop("weights", None)
-        changed.__dict__.update(changes)
+        fields = changed.__dict__
+        fields |= self.__dict__
+        fields.pop("weights", None)
+        fields |= changes
         return changed
 
     def _piece(self, cut: Callable[[Tensor], Sequence[Tensor]], k: int) -> Tensor:

@@ -167,7 +167,7 @@ class FifoChannel:
     crosses: bool = False
     fates: list[tuple[float, ...]] | None = None
     line: list[Delivery | None] = field(default_factory=list)
-    left: list[tuple[float, int]] = field(default_factory=list)
+    left: list[tuple[float, int]] | None = None
     """The time at which each of `line` was sent, and its bytes, where that is recorded."""
     nbytes: int = 0
     messages: int = 0

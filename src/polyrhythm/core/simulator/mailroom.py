@@ -160,6 +160,8 @@ class Mailroom:
         if self._events is not None:
             self._events(Sent(self._queue.now, channel.sender.name, channel.receiver.name, message.topic, nbytes))
         if self._arrivals is not None:
+            if channel.left is None:
+                channel.left = []
             channel.left.append((self._queue.now, nbytes))
 
     def carried(self, actor: VirtualActor) -> Iterator[Carried]:
@@ -200,6 +202,7 @@ class Mailroom:
     def _note(self, channel: FifoChannel, delivery: Delivery | None) -> None:
         """Record an arrival, unless the message is lost."""
         assert self._arrivals is not None
+        assert channel.left is not None
         since, nbytes = channel.left.pop(0)
         if delivery is not None:
             now, sender, receiver = self._queue.now, channel.sender.name, channel.receiver.name

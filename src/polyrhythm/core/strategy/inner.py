@@ -62,7 +62,7 @@ class Inner:
     def average_updates(self, clock: int, rates: tuple[float, ...]) -> None:
         """Exchange the updates since the group last agreed, if updates are the payload and it is time."""
         self.state.clock = clock
-        if not self.averages_gradients and self.level.agreement.conditions.exchanges(self.state.context):
+        if not self.averages_gradients and self.level.agreement.conditions.exchanges(self.state):
             moved = self.state.moved()
             self.check([moved])
             self.context.perform(self.channel.exchange(moved.cpu(), clock, rates)).apply(self.state)

@@ -152,7 +152,7 @@ class LocalPart:
     @property
     def exchanges(self) -> bool:
         """True if the consistency has an exchange after the step that was taken last."""
-        return self.agreement.conditions.exchanges(self.state.context)
+        return self.agreement.conditions.exchanges(self.state)
 
     def next_exchange(self, clock: int) -> int:
         """The first step after `clock` that has an exchange."""

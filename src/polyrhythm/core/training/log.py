@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from polyrhythm.core.checkpoints.request import Checkpoints
-from polyrhythm.core.kernel.events import AnyEvent
+from polyrhythm.core.kernel.events import AnyEvent, Recorder
 from polyrhythm.core.kernel.names import FIRST
 from polyrhythm.core.processes.system.signals import DeferredSignals
 from polyrhythm.core.protocols.metrics_logger import MetricsLogger, RunDescription
@@ -47,8 +47,12 @@ class Log:
         self._observers = [*([self._feed.see] if loggers else []), *([] if watch is ignore else [watch])]
         self._record = Record(outcome, directory) if directory is not None else None
 
-    def record(self, event: AnyEvent) -> None:
-        """Keep an event, and show it to all observers."""
+    @property
+    def record(self) -> Recorder:
+        """What keeps an event, and shows it to all observers: a million events of a run that nobody watches are only kept."""
+        return self._show if self._observers or self._record is not None else self.outcome.events.append
+
+    def _show(self, event: AnyEvent) -> None:
         self.outcome.events.append(event)
         if self._record is not None:
             self._record.follow()

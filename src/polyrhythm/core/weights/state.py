@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from torch import Tensor
 
 from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.controller import Controls
 from polyrhythm.core.protocols.factors import Factors
 from polyrhythm.core.protocols.merge import AnyContribution, Merge, combining, mixing, rates_of, rule_of, scale_of_all
 from polyrhythm.core.tensors import Layout, State
@@ -77,6 +78,11 @@ class ModelState:
         self.version = 0
         self.factors: Mapping[str, Factors] = {}
         self.samples = 0.0
+
+    @property
+    def controls(self) -> Controls:
+        """The controller's decisions so far."""
+        return self._start.controls
 
     @property
     def context(self) -> ExchangeContext:

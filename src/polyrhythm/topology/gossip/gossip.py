@@ -77,11 +77,14 @@ class _Neighbour:
         topic = str(self.exchanges)
         self.exchanges += 1
         if receivers:
-            encoded = self.coded.encode(value.clone(), clock, lambda: self.initial.model_state.weights)
+            encoded = self.coded.encode(value.clone(), clock, self._weights)
             for rank in receivers:
                 await self.port.send(self.group.members[rank], Message(topic, tensors=encoded.packet))
         received = await self.members.receive(topic, [self.group.members[rank] for rank in senders])
         return MixWeights([self.coded.decode(delivery.message.tensors) for delivery in received])
+
+    def _weights(self) -> Tensor:
+        return self.initial.model_state.weights
 
     async def finish(self) -> Response:
         return AdoptWeights(await self.members.mean(self.initial.weights()))

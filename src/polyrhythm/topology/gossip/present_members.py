@@ -77,14 +77,15 @@ class PresentMembers:
     async def receive(self, topic: str, names: Sequence[str]) -> list[Delivery]:
         """One message under `topic` from each of `names` that is not lost, in the order of ranks."""
         come: dict[str, Delivery] = {}
-        while missing := [name for name in names if self.present(name) and name not in come]:
-            self.awaited = topic
-            delivery = await self.port.receive(topic, missing[0])
-            assert delivery is not None
-            come[delivery.sender] = delivery
+        for name in names:
+            while name not in come and self.present(name):
+                self.awaited = topic
+                delivery = await self.port.receive(topic, name)
+                assert delivery is not None
+                come[delivery.sender] = delivery
         self.awaited = ""
-        ordered = come if len(come) == 1 else sorted(come, key=rank_of)
-        return [come[name] for name in ordered if name != self.port.name]
+        come.pop(self.port.name, None)  # what says that one is lost
+        return list(come.values()) if len(come) < 2 else [come[name] for name in sorted(come, key=rank_of)]
 
     async def mean(self, weights: Tensor) -> Tensor:
         """The mean of the `weights` (numel,) of all, with the same bits everywhere; they climb a tree to the first worker and come back.
