@@ -15,10 +15,10 @@ from polyrhythm.core.simulator.task_runner import Handlers, Over, TaskRunner
 
 try:
     from polyrhythm.core.simulator.native_events import native_events
-except ModuleNotFoundError as missing:
+except ImportError as missing:
     if missing.name != "polyrhythm.core.simulator._events":
         raise
-    native_events = None  # type: ignore[assignment]  # no C compiler was at hand at the installation
+    native_events = None  # type: ignore[assignment]  # no C compiler was at hand, or what it made is of older sources
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,10 +16,10 @@ from polyrhythm.core.simulator.traffic import Arrival, Traffic
 
 try:
     from polyrhythm.core.simulator.native_traffic import native_parts
-except ModuleNotFoundError as missing:
+except ImportError as missing:
     if missing.name != "polyrhythm.core.simulator._traffic":
         raise
-    native_parts = None  # type: ignore[assignment]  # no C compiler was at hand at the installation
+    native_parts = None  # type: ignore[assignment]  # no C compiler was at hand, or what it made is of older sources
 
 
 class LinkTraffic(Protocol):
