@@ -9,12 +9,15 @@ from math import inf, nan
 from typing import Any
 
 import pytest
+import torch
 from toy import Toy
 
 import polyrhythm as pr
 from polyrhythm import systems
+from polyrhythm.core.kernel import message as reference
+from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.simulator import simulator
-from polyrhythm.core.simulator._events import Post, TaskRunner, bind
+from polyrhythm.core.simulator._events import Post, TaskRunner, bind_classes, wire_bytes
 from polyrhythm.core.simulator.actors import VirtualTask
 from polyrhythm.core.simulator.event_parts import BEST, NATIVE, PORTABLE, EventParts
 from polyrhythm.core.training.run import attempt
@@ -126,6 +129,12 @@ def test_nothing_of_earlier_runs_is_left() -> None:
     assert left() == left()
 
 
+def test_messages_are_as_long_in_c_as_in_python() -> None:
+    packet = (torch.zeros(3, 4), torch.zeros((), dtype=torch.int64), torch.zeros(2, 0), torch.zeros(1).expand(5, 7).to(torch.bfloat16))
+    for message in (Message(""), Message("tōpic", (1.0, 2.0), "settings «é»", packet), Message("0", tensors=[*packet])):  # type: ignore[arg-type]
+        assert wire_bytes(message) == reference.wire_bytes(message)
+
+
 def test_wrong_uses_are_refused() -> None:
     assert NATIVE is not None
     queue: Any = NATIVE.queue(None)
@@ -139,8 +148,15 @@ def test_wrong_uses_are_refused() -> None:
         partial(runner.receive, 1, 2),
         partial(runner.sleep, None, None),
         partial(runner.deliver, None, None),
-        partial(bind, (int,)),
-        partial(bind, (int,) * 8),
+        partial(runner.compute, 1, 2),
+        partial(runner.charge, None, 1.0, (print, None, None)),
+        partial(runner.charge, None, 1.0, None),
+        partial(runner.worked, (None, 0.0), (print, None, None)),
+        partial(runner.worked, None, (print, None, None)),
+        partial(wire_bytes, "message"),
+        partial(wire_bytes, Message("topic", tensors=(1,))),  # type: ignore[arg-type]
+        partial(bind_classes, (int,)),
+        partial(bind_classes, (int,) * 9),
     ):
         with pytest.raises((TypeError, AttributeError)):
             call()

@@ -1,6 +1,6 @@
 /* The queue of future work, what resumes tasks, and the post: what `event_queue.py`, `task_runner.py` and `post.py` do, in the same order.
 
-   Tasks, actors, channels, messages and effects are the dataclasses of Python, which have slots: `bind` gets the classes, and their fields
+   Tasks, actors, channels, messages and effects are the dataclasses of Python, which have slots: `bind_classes` gets the classes, and their fields
    are read and written where they lie. A reference that is read so is borrowed, and kept where Python may run before its last use. */
 
 #define PY_SSIZE_T_CLEAN
@@ -14,33 +14,41 @@
 
 #define COMPACT_AT 1024     /* as in event_queue.py */
 #define FIRST_ROOM 64
+#define HEADER_BYTES 24     /* as in message.py, and the next three */
+#define NUMBER_BYTES 8
+#define TENSOR_HEADER_BYTES 4
+#define DIMENSION_BYTES 8
 
 /* The fields of the dataclasses */
 
-enum { TASK, ACTOR, CHANNEL, DELIVERY, MESSAGE, SEND, RECEIVE, SLEEP, KINDS };
+enum { TASK, ACTOR, CHANNEL, DELIVERY, MESSAGE, SEND, RECEIVE, SLEEP, COMPUTE, KINDS };
 enum { T_ACTOR, T_STEP, T_COROUTINE, T_WAITING, T_SERIAL, T_GRAD };
-enum { A_NAME, A_MAIL, A_WAITERS, A_CHANNELS, A_HELD_UNTIL, A_ENDED, A_BYTES_SENT, A_MESSAGES_SENT };
+enum { A_NAME, A_MAIL, A_WAITERS, A_CHANNELS, A_HELD_UNTIL, A_ENDED, A_BYTES_SENT, A_MESSAGES_SENT, A_TIMING, A_FREE_AT, A_STALLED };
 enum { C_SENDER, C_RECEIVER, C_LOSES, C_CROSSES, C_FATES, C_LINE, C_LEFT, C_NBYTES, C_MESSAGES, C_BUSY, C_SINCE };
 enum { D_SENDER, D_MESSAGE };
-enum { M_TOPIC };
+enum { M_TOPIC, M_NUMBERS, M_TEXT, M_TENSORS };
 enum { S_TO, S_MESSAGE };
 enum { R_TOPIC, R_TIMEOUT };
 enum { Z_SECONDS };
+enum { W_FLOPS, W_CONTRIBUTIONS, W_STEP };
 #define MOST_FIELDS 11
 
 static const char *const fields[KINDS][MOST_FIELDS + 1] = {
     {"actor", "step", "coroutine", "waiting", "serial", "grad", NULL},
-    {"name", "mail", "waiters", "channels", "held_until", "ended", "bytes_sent", "messages_sent", NULL},
+    {"name", "mail", "waiters", "channels", "held_until", "ended", "bytes_sent", "messages_sent", "timing", "free_at",
+     "stalled", NULL},
     {"sender", "receiver", "loses", "crosses", "fates", "line", "left", "nbytes", "messages", "busy", "since", NULL},
     {"sender", "message", NULL},
-    {"topic", NULL},
+    {"topic", "numbers", "text", "tensors", NULL},
     {"to", "message", NULL},
     {"topic", "timeout", NULL},
     {"seconds", NULL},
+    {"flops", "contributions", "step", NULL},
 };
 static PyTypeObject *kinds[KINDS];
 static Py_ssize_t offsets[KINDS][MOST_FIELDS];
-static PyObject *word_append, *word_popleft, *word_running, *word_close;
+static PyObject *word_append, *word_popleft, *word_running, *word_close, *word_dim, *word_numel, *word_element_size;
+static PyObject *word_step_seconds, *word_seconds, *word_merge_seconds;
 
 static PyObject **place(int kind, PyObject *object, int field) {
     if (Py_TYPE(object) != kinds[kind]) {
@@ -76,7 +84,7 @@ static int add(int kind, PyObject *object, int field, PyObject *more) {
     return before ? put(kind, object, field, PyNumber_Add(before, more)) : -1;
 }
 
-static PyObject *bind(PyObject *module, PyObject *classes) {
+static PyObject *bind_classes(PyObject *module, PyObject *classes) {
     if (!PyTuple_Check(classes) || PyTuple_GET_SIZE(classes) != KINDS) { PyErr_SetString(PyExc_TypeError, "a tuple of the classes is needed"); return NULL; }
     for (int kind = 0; kind < KINDS; kind++) {
         PyObject *class = PyTuple_GET_ITEM(classes, kind);
@@ -378,7 +386,7 @@ static int append_to(PyObject *boxes, PyObject *topic, PyObject *item) {
 typedef struct {
     PyObject_HEAD
     Queue *queue;
-    PyObject *handlers, *over, *timer, *resume, *pending, *stopped, *grad_enabled, *set_grad;
+    PyObject *handlers, *over, *timer, *resume, *worked, *pending, *stopped, *grad_enabled, *set_grad;
     int direct;         /* nothing happens before a task is resumed */
 } Runner;
 static PyTypeObject RunnerType;
@@ -513,6 +521,81 @@ static PyObject *sleep_(Runner *self, PyObject *const *args, Py_ssize_t count) {
     return Py_NewRef(self->pending);
 }
 
+/* What devices do */
+
+static int charge_device(Runner *self, PyObject *actor, double seconds, PyObject *work) {
+    Queue *queue = self->queue;
+    double free_at;
+    if (seconds <= 0) return make_ready(queue, work);
+    PyObject *stalled = get(ACTOR, actor, A_STALLED), *whose;
+    if (stalled == NULL || get_double(ACTOR, actor, A_FREE_AT, &free_at) < 0) return -1;
+    free_at = (queue->now > free_at ? queue->now : free_at) + seconds;
+    if (put(ACTOR, actor, A_FREE_AT, PyFloat_FromDouble(free_at)) < 0 || (whose = PyTuple_Pack(2, actor, stalled)) == NULL) return -1;
+    int failed = schedule(queue, free_at, self->worked, whose, work) < 0;
+    Py_DECREF(whose);
+    return failed ? -1 : 0;
+}
+
+static PyObject *charge(Runner *self, PyObject *const *args, Py_ssize_t count) {
+    if (count != 3) { PyErr_SetString(PyExc_TypeError, "an actor, seconds and work are needed"); return NULL; }
+    double seconds = PyFloat_AsDouble(args[1]);
+    if ((seconds == -1.0 && PyErr_Occurred()) || !is_work(args[2]) || charge_device(self, args[0], seconds, args[2]) < 0) return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *worked(Runner *self, PyObject *const *args, Py_ssize_t count) {
+    if (count != 2 || !PyTuple_CheckExact(args[0]) || PyTuple_GET_SIZE(args[0]) != 2 || !is_work(args[1])) {
+        if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "an actor with the seconds of its stalls, and work, are needed");
+        return NULL;
+    }
+    PyObject *actor = PyTuple_GET_ITEM(args[0], 0), *work = args[1], *whose, *since = get(ACTOR, actor, A_STALLED);
+    double before = PyFloat_AsDouble(PyTuple_GET_ITEM(args[0], 1)), stalled;
+    if (since == NULL || PyErr_Occurred() || get_double(ACTOR, actor, A_STALLED, &stalled) < 0) return NULL;
+    if (!(stalled > before)) return PyObject_Vectorcall(PyTuple_GET_ITEM(work, 0), &PyTuple_GET_ITEM(work, 1), 2, NULL);
+    if ((whose = PyTuple_Pack(2, actor, since)) == NULL) return NULL;
+    int failed = schedule(self->queue, self->queue->now + stalled - before, self->worked, whose, work) < 0;
+    Py_DECREF(whose);
+    if (failed) return NULL;
+    Py_RETURN_NONE;
+}
+
+static int ask(PyObject *timing, PyObject *name, PyObject *given, PyObject *more, double *seconds) {    /* `more` may be NULL */
+    PyObject *all[] = {timing, given, more}, *found = PyObject_VectorcallMethod(name, all, more ? 3 : 2, NULL);
+    if (found == NULL) return -1;
+    *seconds = PyFloat_AsDouble(found);
+    Py_DECREF(found);
+    return *seconds == -1.0 && PyErr_Occurred() ? -1 : 0;
+}
+
+static int work_seconds(PyObject *timing, PyObject *effect, double *seconds) {
+    PyObject *flops = get(COMPUTE, effect, W_FLOPS), *contributions = get(COMPUTE, effect, W_CONTRIBUTIONS), *step = get(COMPUTE, effect, W_STEP);
+    double counted, merging = 0.0;
+    if (flops == NULL || contributions == NULL || step == NULL || get_double(COMPUTE, effect, W_FLOPS, &counted) < 0) return -1;
+    if (step == Py_True) {
+        PyObject *none = PyLong_FromLong(0);
+        int failed = none == NULL || ask(timing, word_step_seconds, flops, none, seconds) < 0;
+        Py_XDECREF(none);
+        return failed ? -1 : 0;
+    }
+    *seconds = 0.0;
+    if ((counted > 0 && ask(timing, word_seconds, flops, NULL, seconds) < 0) || ask(timing, word_merge_seconds, contributions, NULL, &merging) < 0)
+        return -1;
+    *seconds += merging;
+    return 0;
+}
+
+static PyObject *compute(Runner *self, PyObject *const *args, Py_ssize_t count) {
+    if (count != 2) { PyErr_SetString(PyExc_TypeError, "a task and an effect are needed"); return NULL; }
+    PyObject *actor = get(TASK, args[0], T_ACTOR), *timing = actor ? get(ACTOR, actor, A_TIMING) : NULL, *work;
+    double seconds;
+    if (timing == NULL || work_seconds(timing, args[1], &seconds) < 0) return NULL;
+    if (seconds <= 0) Py_RETURN_NONE;
+    if ((work = PyTuple_Pack(3, self->resume, args[0], Py_None)) == NULL) return NULL;
+    int failed = charge_device(self, actor, seconds, work) < 0;
+    Py_DECREF(work);
+    return failed ? NULL : Py_NewRef(self->pending);
+}
+
 static int hand_to(Runner *self, PyObject *receiver, PyObject *delivery) {
     PyObject *ended = get(ACTOR, receiver, A_ENDED), *message = get(DELIVERY, delivery, D_MESSAGE);
     PyObject *topic = message ? get(MESSAGE, message, M_TOPIC) : NULL, *waiters = get(ACTOR, receiver, A_WAITERS);
@@ -556,18 +639,19 @@ static int runner_init(Runner *self, PyObject *args, PyObject *named) {
     self->grad_enabled = Py_NewRef(given[5]), self->set_grad = Py_NewRef(given[6]);
     self->queue = (Queue *)Py_NewRef(queue);
     PyObject *own = PyObject_GetAttrString((PyObject *)self, "wake");
-    int failed = own == NULL || runner_set_resume(self, own, NULL) < 0;
+    self->worked = PyObject_GetAttrString((PyObject *)self, "worked");
+    int failed = own == NULL || self->worked == NULL || runner_set_resume(self, own, NULL) < 0;
     Py_XDECREF(own);
     return failed ? -1 : 0;
 }
 
 static int runner_traverse(Runner *self, visitproc visit, void *arg) {
-    Py_VISIT((PyObject *)self->queue); Py_VISIT(self->handlers); Py_VISIT(self->over); Py_VISIT(self->timer); Py_VISIT(self->resume);
+    Py_VISIT((PyObject *)self->queue); Py_VISIT(self->handlers); Py_VISIT(self->over); Py_VISIT(self->timer); Py_VISIT(self->resume); Py_VISIT(self->worked);
     Py_VISIT(self->pending); Py_VISIT(self->stopped); Py_VISIT(self->grad_enabled); Py_VISIT(self->set_grad);
     return 0;
 }
 static int runner_clear(Runner *self) {
-    Py_CLEAR(self->queue); Py_CLEAR(self->handlers); Py_CLEAR(self->over); Py_CLEAR(self->timer); Py_CLEAR(self->resume);
+    Py_CLEAR(self->queue); Py_CLEAR(self->handlers); Py_CLEAR(self->over); Py_CLEAR(self->timer); Py_CLEAR(self->resume); Py_CLEAR(self->worked);
     Py_CLEAR(self->pending); Py_CLEAR(self->stopped); Py_CLEAR(self->grad_enabled); Py_CLEAR(self->set_grad);
     return 0;
 }
@@ -581,6 +665,9 @@ static PyMethodDef runner_methods[] = {
     {"wake", (PyCFunction)(void (*)(void))wake, METH_FASTCALL, NULL},
     {"receive", (PyCFunction)(void (*)(void))receive, METH_FASTCALL, NULL},
     {"sleep", (PyCFunction)(void (*)(void))sleep_, METH_FASTCALL, NULL},
+    {"compute", (PyCFunction)(void (*)(void))compute, METH_FASTCALL, NULL},
+    {"charge", (PyCFunction)(void (*)(void))charge, METH_FASTCALL, NULL},
+    {"worked", (PyCFunction)(void (*)(void))worked, METH_FASTCALL, NULL},
     {"deliver", (PyCFunction)(void (*)(void))deliver, METH_FASTCALL, NULL},
     {NULL},
 };
@@ -599,7 +686,7 @@ typedef struct {
     PyObject_HEAD
     Queue *queue;
     Runner *runner;
-    PyObject *start, *open, *hand_over, *sent, *noted, *late, *close, *measure, *arrive, *measured;
+    PyObject *start, *open, *hand_over, *sent, *noted, *late, *close, *arrive, *measured;
     long long nbytes, bytes_sent, messages_sent, bytes_between_sites;
     PyObject *size;     /* the bytes of `measured` */
     char crowded;
@@ -613,11 +700,49 @@ static PyObject *delivery_of(PyObject *sender, PyObject *message) {
     return made;
 }
 
+static int text_bytes(PyObject *text, long long *total) {
+    Py_ssize_t size = 0;
+    if (text == NULL || PyUnicode_AsUTF8AndSize(text, &size) == NULL) return -1;
+    *total += size;
+    return 0;
+}
+
+static long long figure_of(PyObject *tensor, PyObject *name) {     /* -1 and an error */
+    PyObject *found = PyObject_CallMethodNoArgs(tensor, name);
+    long long value = found ? PyLong_AsLongLong(found) : -1;
+    Py_XDECREF(found);
+    return value;
+}
+
+static long long message_bytes(PyObject *message) {        /* as in message.py; -1 and an error */
+    PyObject *numbers = get(MESSAGE, message, M_NUMBERS), *tensors = get(MESSAGE, message, M_TENSORS);
+    long long total = HEADER_BYTES;
+    if (numbers == NULL || tensors == NULL || text_bytes(get(MESSAGE, message, M_TOPIC), &total) < 0 || text_bytes(get(MESSAGE, message, M_TEXT), &total) < 0)
+        return -1;
+    Py_ssize_t count = PyObject_Size(numbers);
+    PyObject *all = count < 0 ? NULL : PySequence_Fast(tensors, "tensors are a sequence");
+    if (all == NULL) return -1;
+    total += NUMBER_BYTES * (long long)count;
+    for (Py_ssize_t k = 0; total >= 0 && k < PySequence_Fast_GET_SIZE(all); k++) {
+        PyObject *tensor = PySequence_Fast_GET_ITEM(all, k);
+        long long places = figure_of(tensor, word_dim), numel = places < 0 ? -1 : figure_of(tensor, word_numel);
+        long long each = numel < 0 ? -1 : figure_of(tensor, word_element_size);
+        total = each < 0 ? -1 : total + TENSOR_HEADER_BYTES + DIMENSION_BYTES * places + numel * each;
+    }
+    Py_DECREF(all);
+    return total;
+}
+
+static PyObject *wire_bytes(PyObject *module, PyObject *message) {
+    long long total = message_bytes(message);
+    return total < 0 ? NULL : PyLong_FromLongLong(total);
+}
+
 static int measure(Post *self, PyObject *message) {     /* a server sends the same message to a thousand workers */
     if (message == self->measured) return 0;
-    PyObject *size = PyObject_CallOneArg(self->measure, message);
-    long long nbytes = size ? PyLong_AsLongLong(size) : -1;
-    if (nbytes == -1 && PyErr_Occurred()) { Py_XDECREF(size); return -1; }
+    long long nbytes = message_bytes(message);
+    PyObject *size = nbytes < 0 ? NULL : PyLong_FromLongLong(nbytes);
+    if (size == NULL) return -1;
     Py_XSETREF(self->size, size);
     Py_XSETREF(self->measured, Py_NewRef(message));
     self->nbytes = nbytes;
@@ -749,14 +874,14 @@ static PyObject *arrive(Post *self, PyObject *const *args, Py_ssize_t count) {
 }
 
 static int post_init(Post *self, PyObject *args, PyObject *named) {
-    static char *names[] = {"queue", "runner", "start", "open", "hand_over", "sent", "noted", "late", "close", "measure", NULL};
-    PyObject *queue, *runner, *given[8];
+    static char *names[] = {"queue", "runner", "start", "open", "hand_over", "sent", "noted", "late", "close", NULL};
+    PyObject *queue, *runner, *given[7];
     if (self->queue) { PyErr_SetString(PyExc_ValueError, "it is made once"); return -1; }
-    if (!PyArg_ParseTupleAndKeywords(args, named, "O!O!OOOOOOOO", names, &QueueType, &queue, &RunnerType, &runner, &given[0], &given[1], &given[2],
-                                     &given[3], &given[4], &given[5], &given[6], &given[7]))
+    if (!PyArg_ParseTupleAndKeywords(args, named, "O!O!OOOOOOO", names, &QueueType, &queue, &RunnerType, &runner, &given[0], &given[1], &given[2],
+                                     &given[3], &given[4], &given[5], &given[6]))
         return -1;
     self->start = Py_NewRef(given[0]), self->open = Py_NewRef(given[1]), self->hand_over = Py_NewRef(given[2]), self->sent = Py_NewRef(given[3]);
-    self->noted = Py_NewRef(given[4]), self->late = Py_NewRef(given[5]), self->close = Py_NewRef(given[6]), self->measure = Py_NewRef(given[7]);
+    self->noted = Py_NewRef(given[4]), self->late = Py_NewRef(given[5]), self->close = Py_NewRef(given[6]);
     self->queue = (Queue *)Py_NewRef(queue), self->runner = (Runner *)Py_NewRef(runner);
     self->arrive = PyObject_GetAttrString((PyObject *)self, "arrive");
     return self->arrive ? 0 : -1;
@@ -765,13 +890,13 @@ static int post_init(Post *self, PyObject *args, PyObject *named) {
 static int post_traverse(Post *self, visitproc visit, void *arg) {
     Py_VISIT((PyObject *)self->queue); Py_VISIT((PyObject *)self->runner); Py_VISIT(self->start); Py_VISIT(self->open);
     Py_VISIT(self->hand_over); Py_VISIT(self->sent); Py_VISIT(self->noted); Py_VISIT(self->late); Py_VISIT(self->close);
-    Py_VISIT(self->measure); Py_VISIT(self->arrive); Py_VISIT(self->measured);
+    Py_VISIT(self->arrive); Py_VISIT(self->measured);
     return 0;
 }
 static int post_clear(Post *self) {
     Py_CLEAR(self->queue); Py_CLEAR(self->runner); Py_CLEAR(self->start); Py_CLEAR(self->open);
     Py_CLEAR(self->hand_over); Py_CLEAR(self->sent); Py_CLEAR(self->noted); Py_CLEAR(self->late); Py_CLEAR(self->close);
-    Py_CLEAR(self->measure); Py_CLEAR(self->arrive); Py_CLEAR(self->measured); Py_CLEAR(self->size);
+    Py_CLEAR(self->arrive); Py_CLEAR(self->measured); Py_CLEAR(self->size);
     return 0;
 }
 static void post_dealloc(Post *self) {
@@ -801,13 +926,18 @@ static PyTypeObject PostType = {
     .tp_doc = "Sends messages and delivers them.",
 };
 
-static PyMethodDef functions[] = {{"bind", (PyCFunction)bind, METH_O, NULL}, {NULL}};
+static PyMethodDef functions[] = {{"bind_classes", (PyCFunction)bind_classes, METH_O, NULL}, {"wire_bytes", (PyCFunction)wire_bytes, METH_O, NULL}, {NULL}};
 static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, .m_name = "_events", .m_size = -1, .m_methods = functions};
 
 PyMODINIT_FUNC PyInit__events(void) {
-    word_append = PyUnicode_InternFromString("append"), word_popleft = PyUnicode_InternFromString("popleft");
-    word_running = PyUnicode_InternFromString("running"), word_close = PyUnicode_InternFromString("close");
-    PyObject *made = word_append && word_popleft && word_running && word_close ? PyModule_Create(&module) : NULL;
+    struct { PyObject **at; const char *text; } words[] = {
+        {&word_append, "append"}, {&word_popleft, "popleft"}, {&word_running, "running"}, {&word_close, "close"},
+        {&word_dim, "dim"}, {&word_numel, "numel"}, {&word_element_size, "element_size"},
+        {&word_step_seconds, "step_seconds"}, {&word_seconds, "seconds"}, {&word_merge_seconds, "merge_seconds"},
+    };
+    for (size_t k = 0; k < sizeof words / sizeof *words; k++)
+        if ((*words[k].at = PyUnicode_InternFromString(words[k].text)) == NULL) return NULL;
+    PyObject *made = PyModule_Create(&module);
     if (made == NULL || PyModule_AddType(made, &ReadyType) < 0 || PyModule_AddType(made, &QueueType) < 0 ||
         PyModule_AddType(made, &RunnerType) < 0 || PyModule_AddType(made, &PostType) < 0) {
         Py_XDECREF(made);

@@ -83,7 +83,7 @@ typedef struct {
 } Traffic;
 
 static PyTypeObject LinkType, FlowType;
-static PyObject *word_code, *word_sending, *word_name;
+static PyObject *word_code, *word_sending, *word_name, *word_watched;
 
 static int grow(void **items, Py_ssize_t *room, size_t each) {
     Py_ssize_t more = *room ? 2 * *room : FIRST_ROOM;
@@ -734,7 +734,12 @@ static int fall_silent(Traffic *self, Flow *flow) {
         flow->watched = 0;
         if (note_silence(self, flow, PyObject_GetAttr(flow->receiver, word_name)) < 0) return -1;
     }
-    return left ? 0 : note_silence(self, flow, PyUnicode_FromString(""));
+    if (left) return 0;
+    PyObject *watched = PyObject_GetAttr(flow->sender, word_watched);
+    int noted = watched ? PyObject_IsTrue(watched) : -1;
+    Py_XDECREF(watched);
+    if (noted < 1) return noted;
+    return PyObject_SetAttr(flow->sender, word_watched, Py_False) < 0 ? -1 : note_silence(self, flow, PyUnicode_FromString(""));
 }
 
 static int arrives(Traffic *self, Flow *flow, double *time) {
@@ -952,8 +957,8 @@ static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, .m_name = "_traffic",
 
 PyMODINIT_FUNC PyInit__traffic(void) {
     word_code = PyUnicode_InternFromString("code"), word_sending = PyUnicode_InternFromString("sending");
-    word_name = PyUnicode_InternFromString("name");
-    PyObject *made = word_code && word_sending && word_name ? PyModule_Create(&module) : NULL;
+    word_name = PyUnicode_InternFromString("name"), word_watched = PyUnicode_InternFromString("watched");
+    PyObject *made = word_code && word_sending && word_name && word_watched ? PyModule_Create(&module) : NULL;
     if (made == NULL || PyModule_AddType(made, &LinkType) < 0 || PyModule_AddType(made, &FlowType) < 0 ||
         PyModule_AddType(made, &TrafficType) < 0) {
         Py_XDECREF(made);

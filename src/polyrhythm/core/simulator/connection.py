@@ -70,10 +70,10 @@ Alone = Callable[[Sequence[Any]], float]
 class Endpoint:
     """The place of an actor in the network: its host, its site and the links of its host. `code` orders actors, whenever they first sent.
 
-    `sending` counts its connections on which something is on its way.
+    `sending` counts its connections on which something is on its way. While it is `watched`, `Flows.fell_silent` notes when that ends.
     """
 
-    __slots__ = ("code", "egress", "host", "ingress", "name", "names", "sending", "site")
+    __slots__ = ("code", "egress", "host", "ingress", "name", "names", "sending", "site", "watched")
 
     def __init__(self, name: str, host: int, site: int, site_name: str, links: tuple[SharedLink, SharedLink]) -> None:
         role, _, number = name.partition("/")
@@ -84,6 +84,7 @@ class Endpoint:
         self.site = site
         self.egress, self.ingress = links
         self.sending = 0
+        self.watched = False
 
 
 class Connection:

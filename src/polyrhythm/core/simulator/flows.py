@@ -76,7 +76,9 @@ class Flows:
     def sending(self, actor: str, to: str = "") -> bool:
         """True while a byte that `actor` has to send, `to` another one if that is given, has not left it."""
         if not to:
-            return self._routes.endpoint(actor).sending > 0
+            place = self._routes.endpoint(actor)
+            place.watched = place.sending > 0
+            return place.watched
         connection = self._connections.get(actor, {}).get(to)
         if connection is None or not connection.busy:
             return False

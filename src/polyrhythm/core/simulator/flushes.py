@@ -38,9 +38,6 @@ class Flushes:
     def release(self) -> bool:
         """Resume the tasks whose actor's last byte has left, in the order in which they began to wait."""
         assert self._carrier is not None
-        if not self.waiting:
-            self._carrier.fell_silent.clear()
-            return False
         released: list[tuple[int, VirtualTask]] = []
         for way in self._carrier.fell_silent:
             if way in self.waiting and not self._carrier.sending(*way):

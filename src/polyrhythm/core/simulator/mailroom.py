@@ -26,7 +26,10 @@ class Carrier(Protocol):
     """Carries bytes through the network: `flows.Flows`."""
 
     fell_silent: list[tuple[str, str]]
-    """Actors whose last byte to another one, or to all ("") has left since the reader last emptied this; some may have sent again."""
+    """Actors that were `sending` when that was asked, and whose last byte to the other one, or to all (""), has left since then.
+
+    The reader empties it; some may have sent again.
+    """
 
     def start(self, now: float, sender: str, receiver: str, nbytes: int, token: object) -> None:
         """Begin to carry `nbytes`."""

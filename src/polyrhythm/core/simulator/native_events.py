@@ -8,17 +8,17 @@ from typing import Any, cast
 import torch
 from torch import is_grad_enabled
 
-from polyrhythm.core.kernel.effects import Receive, Send, Sleep
-from polyrhythm.core.kernel.message import Delivery, Message, wire_bytes
+from polyrhythm.core.kernel.effects import Compute, Receive, Send, Sleep
+from polyrhythm.core.kernel.message import Delivery, Message
 from polyrhythm.core.simulator import event_queue, post, task_runner
-from polyrhythm.core.simulator._events import EventQueue, Post, TaskRunner, bind  # so what is missing differs from what is broken
+from polyrhythm.core.simulator._events import EventQueue, Post, TaskRunner, bind_classes  # so what is missing differs from what is broken
 from polyrhythm.core.simulator.actors import PENDING, FifoChannel, VirtualActor, VirtualTask
 from polyrhythm.errors import Stopped
 
 
 def native_events() -> tuple[Callable[..., event_queue.EventQueue], Callable[..., task_runner.TaskRunner], Callable[..., post.Post]]:
     """What makes a queue, what runs its tasks, and their post, as `EventParts` says."""
-    bind((VirtualTask, VirtualActor, FifoChannel, Delivery, Message, Send, Receive, Sleep))
+    bind_classes((VirtualTask, VirtualActor, FifoChannel, Delivery, Message, Send, Receive, Sleep, Compute))
     return _queue, _runner, _post
 
 
@@ -35,5 +35,5 @@ def _runner(
 
 
 def _post(queue: Any, runner: Any, start: post.Start | None, hooks: post.PostHooks) -> post.Post:
-    made = Post(queue, runner, start, hooks.open, hooks.hand_over, hooks.sent, hooks.noted, hooks.late, hooks.close, wire_bytes)
+    made = Post(queue, runner, start, hooks.open, hooks.hand_over, hooks.sent, hooks.noted, hooks.late, hooks.close)
     return cast(post.Post, made)

@@ -26,7 +26,7 @@ from polyrhythm.core.simulator.background import BackgroundTasks
 from polyrhythm.core.simulator.collectives import Reductions
 from polyrhythm.core.simulator.deadlock import deadlock
 from polyrhythm.core.simulator.event_parts import BEST, EventParts
-from polyrhythm.core.simulator.event_queue import EventQueue, Work
+from polyrhythm.core.simulator.event_queue import EventQueue
 from polyrhythm.core.simulator.failure import fail
 from polyrhythm.core.simulator.fault_log import FaultLog
 from polyrhythm.core.simulator.flushes import Flushes
@@ -62,8 +62,9 @@ class Scheduler:
         self.queue.timers(self._timer, lambda task, serial: task.serial != serial)
         self.runner = self.parts.runner(self.queue, self._handlers, self._over, self._timer)
         self.wake = self.runner.resume = self.gradients.guard(self.runner.wake)
+        self.charge = self.runner.charge
         self.mailroom = Mailroom(self.queue, self.actors, self.carrier, self.runner, Notes(self.sends, self.arrivals), self.parts.post)
-        self.beside = BackgroundTasks(self.queue, self.wake, self._over, self._worked)
+        self.beside = BackgroundTasks(self.queue, self.wake, self._over, self.runner.worked)
         self.memories = VirtualMemories()
         self.fail: Callable[[VirtualActor, BaseException], None] = lambda actor, problem: fail(actor.name, problem)  # of its program
         self.running = 0  # with those that are about to begin, and losses that are not noticed yet: the run ends with the last
@@ -73,7 +74,7 @@ class Scheduler:
             Receive: self.runner.receive,
             ReceiveAll: lambda task, effect: task.actor.take_all(effect.topic),
             Sleep: self.runner.sleep,
-            Compute: self._compute,
+            Compute: self.runner.compute,
             **native_handlers(self.queue, self.mailroom, self.reductions, self.wake),
             Spawn: self._spawn,
             ShareMemory: lambda task, effect: self.memories.share(effect),
@@ -215,22 +216,6 @@ class Scheduler:
             self.record(Computed(now, program.actor.name, now - program.since))
         program.since = now
 
-    def charge(self, actor: VirtualActor, seconds: float, work: Work) -> None:
-        """Occupy the actor's device for `seconds`, after its earlier work; then do `work`."""
-        if seconds <= 0:
-            self.queue.ready.append(work)
-            return
-        actor.free_at = max(actor.free_at, self.queue.now) + seconds
-        self.queue.at(actor.free_at, (self._worked, (actor, actor.stalled), work))
-
-    def _worked(self, whose: tuple[VirtualActor, float], work: Work) -> None:
-        """Work is done, unless the actor was stalled meanwhile."""
-        actor, stalled = whose
-        if actor.stalled > stalled:
-            self.queue.at(self.queue.now + actor.stalled - stalled, (self._worked, (actor, actor.stalled), work))
-        else:
-            work[0](work[1], work[2])
-
     def _expire(self, task: VirtualTask, serial: int) -> None:
         """A wait has reached its timeout."""
         if task.serial == serial:
@@ -238,17 +223,6 @@ class Scheduler:
             task.actor.give_up(task, task.waiting.topic)
             task.serial += 1
             self.wake(task, None)
-
-    def _compute(self, task: VirtualTask, effect: Compute) -> object:
-        timing = task.actor.timing
-        if effect.step:
-            seconds = timing.step_seconds(effect.flops, 0)
-        else:
-            seconds = (timing.seconds(effect.flops) if effect.flops > 0 else 0.0) + timing.merge_seconds(effect.contributions)
-        if seconds <= 0:
-            return None
-        self.charge(task.actor, seconds, (self.wake, task, None))
-        return PENDING
 
     def _spawn(self, task: VirtualTask, effect: Spawn) -> None:
         spawned = VirtualTask(task.actor, effect.coroutine, None, effect.name or "spawned")

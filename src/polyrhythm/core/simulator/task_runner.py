@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import is_grad_enabled
 
-from polyrhythm.core.kernel.effects import Receive, Sleep
+from polyrhythm.core.kernel.effects import Compute, Receive, Sleep
 from polyrhythm.core.kernel.message import Delivery
 from polyrhythm.core.simulator.actors import PENDING, VirtualActor, VirtualTask
-from polyrhythm.core.simulator.event_queue import EventQueue
+from polyrhythm.core.simulator.event_queue import EventQueue, Work
 from polyrhythm.errors import Stopped
 
 Over = Callable[[VirtualTask, Any, BaseException | None], None]
@@ -79,6 +79,34 @@ class TaskRunner:
         """Wait for a time."""
         self._queue.at(self._queue.now + effect.seconds, (self.resume, task, None))
         return PENDING
+
+    def compute(self, task: VirtualTask, effect: Compute) -> object:
+        """Let the time of the work pass on the actor's device."""
+        timing = task.actor.timing
+        if effect.step:
+            seconds = timing.step_seconds(effect.flops, 0)
+        else:
+            seconds = (timing.seconds(effect.flops) if effect.flops > 0 else 0.0) + timing.merge_seconds(effect.contributions)
+        if seconds <= 0:
+            return None
+        self.charge(task.actor, seconds, (self.resume, task, None))
+        return PENDING
+
+    def charge(self, actor: VirtualActor, seconds: float, work: Work) -> None:
+        """Occupy the actor's device for `seconds`, after its earlier work; then do `work`."""
+        if seconds <= 0:
+            self._queue.ready.append(work)
+            return
+        actor.free_at = max(actor.free_at, self._queue.now) + seconds
+        self._queue.at(actor.free_at, (self.worked, (actor, actor.stalled), work))
+
+    def worked(self, whose: tuple[VirtualActor, float], work: Work) -> None:
+        """Work is done, unless the actor was stalled meanwhile."""
+        actor, stalled = whose
+        if actor.stalled > stalled:
+            self._queue.at(self._queue.now + actor.stalled - stalled, (self.worked, (actor, actor.stalled), work))
+        else:
+            work[0](work[1], work[2])
 
     def deliver(self, receiver: VirtualActor, delivery: Delivery) -> None:
         """Give a message to the task that has waited longest for its topic, or keep it."""

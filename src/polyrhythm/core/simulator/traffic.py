@@ -134,5 +134,6 @@ class Traffic:
         if connection.watched:
             connection.watched = False
             self.fell_silent.append((sender.name, connection.receiver.name))
-        if not sender.sending:
+        if sender.watched and not sender.sending:
+            sender.watched = False
             self.fell_silent.append((sender.name, ""))
