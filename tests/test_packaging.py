@@ -56,6 +56,23 @@ def test_the_extra_of_a_logger_brings_the_database_that_it_writes_by_default() -
     assert {Requirement(text).name for text in PROJECT["optional-dependencies"]["mlflow"]} == {"mlflow-skinny", "sqlalchemy", "alembic"}
 
 
+def test_nothing_is_pinned_for_engines_that_only_the_whole_of_mlflow_asks_for() -> None:
+    server_and_flavours = {
+        "mlflow",
+        "mlflow-tracing",
+        "flask",
+        "flask-cors",
+        "graphene",
+        "gunicorn",
+        "huey",
+        "docker",
+        "skops",
+        "matplotlib",
+    }
+    assert not pinned("requirements-engines.txt").keys() & server_and_flavours
+    assert pinned("requirements-engines.txt").keys() >= {"mlflow-skinny", "sqlalchemy", "alembic"}
+
+
 def test_every_requirement_is_a_range_that_holds_what_is_tested() -> None:
     # those of the rivals are exact, and are pinned in a file of their own
     extras = [text for extra, texts in PROJECT["optional-dependencies"].items() if extra != "bench" for text in texts]
