@@ -57,6 +57,19 @@ def test_a_plan_is_a_table_with_what_breaks_first(polyrhythm: Any, files: tuple[
     assert "breaks first: beyond" in result.out
 
 
+def test_growth_that_is_not_looked_for_is_called_so(polyrhythm: Any, files: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "models.toml").write_text(MODELS.replace("SLO", "1 s").replace("rate = 100", "rate = 1").replace("rate = 20", "rate = 1"))
+    result = polyrhythm("serve", "plan", *files)
+    assert "×64 or more" in result.out
+    assert "breaks first: beyond" not in result.out
+    assert "Each session can grow to 64 times its planned rate, or more" in result.out
+
+
+def test_a_kind_without_a_profile_is_told_with_those_that_have_one(polyrhythm: Any, files: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "site.toml").write_text(SITE.replace('"laptop"', '"laptp"'))
+    assert "no profile on any kind of machine (laptp), only on laptop: measure one" in polyrhythm("serve", "plan", *files).out
+
+
 def test_a_plan_is_written_and_another_begins_with_it(polyrhythm: Any, files: tuple[str, ...], tmp_path: Path) -> None:
     kept = tmp_path / "plan.json"
     assert f"the plan is in {kept}" in polyrhythm("serve", "plan", *files, "--out", str(kept)).err

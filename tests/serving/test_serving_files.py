@@ -105,8 +105,8 @@ def test_a_plan_is_read_as_it_was_written(tmp_path: Path) -> None:
         ("emulated = true\ninput = [2]", "emulated = true", "has no input: give the shape"),
         ('model = "line"', 'model = "lime"', "asks for 'lime', which is none of its models. Did you mean 'line'"),
         ("rate = 40", "rate = 40\nrat = 4", "unknown field `rat`"),
-        ("line.py:make", "lime.py:make", "no such file"),
-        ("line.py:make", "line.py:male", "has no function 'male'"),
+        ("line.py:make", "lime.py:make", "no such file. Did you mean '{folder}/line.py'?"),
+        ("line.py:make", "line.py:male", "has no function 'male', as the model 'line' says. Did you mean 'make'?"),
         ("line.py:make", "line.py", "write FILE.py:FUNCTION"),
         ('torch = "line.py:make"', 'onnx = "line.onnx"', "no such file"),
     ],
@@ -114,14 +114,23 @@ def test_a_plan_is_read_as_it_was_written(tmp_path: Path) -> None:
 def test_a_models_file_that_cannot_be_served_is_a_sentence(folder: Path, old: str, new: str, said: str) -> None:
     assert old in MODELS
     (folder / "models.toml").write_text(MODELS.replace(old, new))
-    with pytest.raises(PolyrhythmError, match=said):
+    with pytest.raises(PolyrhythmError) as raised:
         served_models(read_models(folder / "models.toml"), folder, ["laptop"], [])
+    assert said.format(folder=folder) in str(raised.value)
+
+
+def test_a_model_that_cannot_compute_the_input_of_its_file_is_a_sentence(folder: Path) -> None:
+    (folder / "models.toml").write_text(MODELS.replace("input = [3]", "input = [4]"))
+    served = served_models(read_models(folder / "models.toml"), folder, ["laptop"], [])
+    with pytest.raises(PolyrhythmError, match=r"cannot compute inputs of 4 of float32: RuntimeError: .* Give the form of one request"):
+        served["line", "laptop"].load()
 
 
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("headroom", "headrom", "has the fields of PlanningRules"),
+        ("headroom", "headrom", r"No field of the SITE file's \[rules\] is called 'headrom'\. Did you mean 'headroom'"),
+        ("epoch", "epoc", r"No field of the SITE file's \[control\] is called 'epoc'\. Did you mean 'epoch'"),
         ('kind = "laptop"', "", "missing required field `kind`"),
         ("8 GB", "many", "is not a size"),
     ],
@@ -129,7 +138,7 @@ def test_a_models_file_that_cannot_be_served_is_a_sentence(folder: Path, old: st
 def test_a_site_file_that_cannot_be_used_is_a_sentence(folder: Path, old: str, new: str, said: str) -> None:
     (folder / "site.toml").write_text(SITE.replace(old, new))
     with pytest.raises(PolyrhythmError, match=said):
-        _ = (site := read_site(folder / "site.toml")).planning(), site.served()
+        _ = (site := read_site(folder / "site.toml")).planning(), site.controlling(), site.served()
 
 
 def test_a_function_that_returns_no_module_is_a_sentence(folder: Path) -> None:

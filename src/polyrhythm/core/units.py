@@ -88,10 +88,8 @@ def show_seconds(seconds: float) -> str:
     """A duration as readable text.
 
     Examples:
-        >>> [show_seconds(seconds) for seconds in (0.32, 4.1, 720, 12600)]
-        ['320 ms', '4.1 s', '12 min', '3.5 h']
-        >>> show_seconds(float("inf"))
-        '∞'
+        >>> [show_seconds(seconds) for seconds in (0.32, 4.1, 720, 12600, float("inf"))]
+        ['320 ms', '4.1 s', '12 min', '3.5 h', '∞']
     """
     return _shown(seconds, _DURATIONS)
 

@@ -103,7 +103,9 @@ def _refusal(choices: Choices, one: ServingSession, machines: Sequence[ServingMa
     known = [(machine, choices.profiles[one.model, machine.kind]) for machine in machines if (one.model, machine.kind) in choices.profiles]
     if not known:
         kinds = ", ".join(sorted({machine.kind for machine in machines})) or "none"
-        return Unserved(one.name, one.rate, f"{one.model} has no profile on any kind of machine ({kinds}): measure one.")
+        elsewhere = ", ".join(sorted(kind for model, kind in choices.profiles if model == one.model))
+        only = f", only on {elsewhere}" if elsewhere else ""
+        return Unserved(one.name, one.rate, f"{one.model} has no profile on any kind of machine ({kinds}){only}: measure one.")
     roomy = [profile for machine, profile in known if profile.nbytes[0] <= machine.memory]
     if not roomy:
         least = min(profile.nbytes[0] for _, profile in known)

@@ -46,6 +46,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from inspect import signature
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -54,7 +55,7 @@ import msgspec
 from polyrhythm.core import units
 from polyrhythm.core.atomic import replacing
 from polyrhythm.core.typed_files import read_typed
-from polyrhythm.errors import CompositionError, did_you_mean, nearest
+from polyrhythm.errors import CompositionError, did_you_mean, nearest, unknown
 from polyrhythm.serving.control import ControlRules
 from polyrhythm.serving.latency_profile import LatencyProfile
 from polyrhythm.serving.latency_split import OptimalSplit
@@ -283,6 +284,10 @@ def _write(path: Path, value: object) -> None:
 
 
 def _rules(kind: type[Written], given: Mapping[str, str | float], table: str, seconds: Sequence[str]) -> Written:
+    known = list(signature(kind).parameters)
+    for name in given:
+        if name not in known:
+            raise unknown(f"field of the SITE file's [{table}]", name, known)
     values = {name: units.duration(value) if name in seconds else value for name, value in given.items()}
     try:
         return kind(**values)

@@ -12,7 +12,7 @@ import numpy as np
 from polyrhythm.errors import CompositionError
 from polyrhythm.serving.latency_profile import LatencyProfile
 from polyrhythm.serving.server.profiling import timed_batches
-from polyrhythm.serving.server.served_model import Compute, InputForm, TorchServed, refuse_output
+from polyrhythm.serving.server.served_model import Compute, InputForm, TorchServed, refuse_output, warmed
 from polyrhythm.serving.server.variant_input import VariantInput
 from polyrhythm.serving.serving_files import FamilyEntry
 
@@ -44,7 +44,8 @@ class FamilyServed:
             inputs = torch.from_numpy(np.stack([each.value for each in batch])).to(device)
             return [each.cpu().numpy() for each in shared(inputs, [each.variant for each in batch])]
 
-        for found in compute([VariantInput(name, self.form.example()) for name in self.variants]):
+        first = [VariantInput(name, self.form.example()) for name in self.variants]
+        for found in warmed(compute, first, f"The family {self.name!r}", self.form):
             refuse_output(str(found.dtype))
         return compute
 

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from polyrhythm.core.job_files.script import from_file, from_name
-from polyrhythm.errors import CompositionError
+from polyrhythm.core.typed_files import beside
+from polyrhythm.errors import CompositionError, did_you_mean, nearest
 from polyrhythm.serving.latency_profile import LatencyProfile
 from polyrhythm.serving.server.family_served import EmulatedFamily, FamilyServed
 from polyrhythm.serving.server.served_model import EmulatedModel, InputForm, OnnxServed, ServedModel, TorchServed, onnx_form
@@ -56,9 +57,7 @@ def source(entry: ModelEntry, folder: Path) -> ServedModel:
     if entry.onnx is not None:
         path = (folder / entry.onnx).resolve()
         if not path.is_file():
-            raise CompositionError(
-                f"The model {entry.name!r} is in {path}, and there is no such file: give its path from the MODELS file on."
-            )
+            raise _absent(entry.name, path)
         return OnnxServed(path, onnx_form(path), entry.threads)
     return _torch(entry, folder)
 
@@ -80,9 +79,17 @@ def _function(name: str, given: str, folder: Path) -> Callable[[], Any]:
         raise CompositionError(f"The model {name!r} has torch = {given!r}: write FILE.py:FUNCTION or MODULE:FUNCTION.")
     path = folder / where
     if where.endswith(".py") and not path.is_file():
-        raise CompositionError(f"The model {name!r} is in {path}, and there is no such file: give its path from the MODELS file on.")
+        raise _absent(name, path)
     module = from_file(path.resolve(), where) if where.endswith(".py") else from_name(where)
     found = getattr(module, function, None)
     if not callable(found):
-        raise CompositionError(f"{where} has no function {function!r}, as the model {name!r} says: define it, returning a torch.nn.Module.")
+        meant = did_you_mean(nearest(function, [each for each in vars(module) if not each.startswith("_")]))
+        raise CompositionError(
+            f"{where} has no function {function!r}, as the model {name!r} says. {meant or 'Define it, returning a torch.nn.Module.'}"
+        )
     return found  # type: ignore[no-any-return]
+
+
+def _absent(name: str, path: Path) -> CompositionError:
+    meant = did_you_mean(beside(path)) or "Give its path from the MODELS file on."
+    return CompositionError(f"The model {name!r} is in {path}, and there is no such file. {meant}")

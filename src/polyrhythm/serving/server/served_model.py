@@ -13,7 +13,7 @@ import numpy as np
 from polyrhythm.core.extras import needed
 from polyrhythm.core.number_types import NUMBER_TYPES
 from polyrhythm.core.settings import checked
-from polyrhythm.errors import CompositionError
+from polyrhythm.errors import CompositionError, PolyrhythmError
 from polyrhythm.serving.latency_profile import LatencyProfile
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class TorchServed:
                 refuse_output(str(first.dtype).removeprefix("torch."))
                 return list(first.cpu().numpy())
 
-        compute([self.form.example()])
+        warmed(compute, [self.form.example()], f"The module of {self.make.__name__}()", self.form)
         return compute
 
     def module(self) -> torch.nn.Module:
@@ -121,8 +121,23 @@ class OnnxServed:
         def compute(batch: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
             return list(session.run(None, {name: np.stack(batch)})[0])
 
-        refuse_output(str(np.asarray(compute([self.form.example()])[0]).dtype))
+        first = warmed(compute, [self.form.example()], str(self.path), self.form)[0]
+        refuse_output(str(np.asarray(first).dtype))
         return compute
+
+
+def warmed(compute: Compute, batch: Sequence[Any], what: str, form: InputForm) -> Sequence[np.ndarray]:
+    """The results of a first batch. Raises CompositionError where the model, which is called `what`, cannot compute inputs of that form."""
+    try:
+        return compute(batch)
+    except PolyrhythmError:
+        raise
+    except Exception as problem:  # whatever the user's own code or a runtime raises
+        shape = " x ".join("any" if each is None else str(each) for each in form.shape)
+        raise CompositionError(
+            f"{what} cannot compute inputs of {shape} of {form.dtype}: {type(problem).__name__}: {problem}. Give the form of one request "
+            "as `input` and `dtype`, without the axis of the batch."
+        ) from problem
 
 
 def refuse_output(dtype: str) -> None:

@@ -36,7 +36,7 @@ def profile(
     as_json: Json = False,
 ) -> None:
     """Time MODELS on this machine, and the parts of their families, and write the 99th percentile by batch to the file of profiles."""
-    from polyrhythm.core.units import show_seconds
+    from polyrhythm.core.units import show_bytes, show_seconds
     from polyrhythm.serving.server.family_served import measured_family
     from polyrhythm.serving.server.model_sources import family_source, source
     from polyrhythm.serving.server.profiling import measured_profile
@@ -64,7 +64,7 @@ def profile(
     if as_json:
         print_json(found if taken is None else {"profiles": found, "entrance": taken})
         return
-    rows = [[each.model, *(show_seconds(each.latency(size)) for size in sizes), f"{each.nbytes[-1] / 1e6:.0f} MB"] for each in found]
+    rows = [[each.model, *(show_seconds(each.latency(size)) for size in sizes), show_bytes(each.nbytes[-1])] for each in found]
     print_rows(["model", *(f"batch {size}" for size in sizes), "memory"], rows)
     typer.echo(f"\nThe profiles of {kind!r} are in {path}.")
     if taken is not None:

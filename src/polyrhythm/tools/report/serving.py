@@ -8,7 +8,8 @@ from pathlib import Path
 import altair as alt
 
 from polyrhythm.core.units import show_bytes, show_seconds
-from polyrhythm.serving import ServedLoad, ServingPlan, headroom, weak_points
+from polyrhythm.serving import ServedLoad, ServingPlan, WeakPoint, headroom, weak_points
+from polyrhythm.serving.duty_cycle import MOST_GROWTH
 from polyrhythm.tools.report import layers, panels
 from polyrhythm.tools.report.panels import Panel
 from polyrhythm.tools.report.render import rendered, written
@@ -29,8 +30,8 @@ def plan_rows(made: ServingPlan) -> list[list[str]]:
         factor = headroom(each)
         for index, slot in enumerate(each.slots):
             point = weakest[slot.session]
-            limit = f"×{point.factor:.2f}, {point.limit}" if point.machine == each.machine.name else ""
-            shared = [f"{each.occupancy:.0%}", f"{show_bytes(each.nbytes)} of {show_bytes(each.machine.memory)}", f"×{factor:.2f}"]
+            limit = _limit(point) if point.machine == each.machine.name else ""
+            shared = [f"{each.occupancy:.0%}", f"{show_bytes(each.nbytes)} of {show_bytes(each.machine.memory)}", _times(factor)]
             rows.append(
                 [
                     *([each.machine.name, each.machine.kind] if index == 0 else ["", ""]),
@@ -61,11 +62,23 @@ def unpromised_sentences(played: ServedLoad) -> list[str]:
 
 def weakest_sentences(made: ServingPlan) -> list[str]:
     """The sentence about what breaks first; none where nothing is served."""
+    points = weak_points(made)
+    if points and points[0].factor >= MOST_GROWTH:
+        return [f"Each session can grow to {MOST_GROWTH:g} times its planned rate, or more, if the others stay as they are."]
     return [
         f"{first.session} breaks first: beyond {first.factor:.2f} times its planned rate {first.machine} lacks {first.limit}, if the "
         "other sessions stay as they are."
-        for first in weak_points(made)[:1]
+        for first in points[:1]
     ]
+
+
+def _times(factor: float) -> str:
+    """A factor of growth; those above the greatest that is looked for are not known."""
+    return f"×{factor:.2f}" if round(factor, 2) < MOST_GROWTH else f"×{MOST_GROWTH:g} or more"
+
+
+def _limit(point: WeakPoint) -> str:
+    return _times(point.factor) + (f", {point.limit}" if point.factor < MOST_GROWTH else "")
 
 
 def session_rows(played: ServedLoad) -> list[list[str]]:
