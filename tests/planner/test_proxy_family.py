@@ -156,8 +156,23 @@ def test_a_timing_goes_on_at_its_later_pace() -> None:
     whole = scenario(GPT)
     found = true_timing(whole, Candidate("sparknet", 2), counted(GPT, 16).shape)
     seconds, nbytes = found.pace
-    assert found.at(1e6)[0] == pytest.approx(found.at(1e5)[0] + 9e5 * seconds)
-    assert found.at(1e6)[1] == pytest.approx(found.at(1e5)[1] + 9e5 * nbytes)
+    further = 1000 * float(found.samples[-1] - found.samples[found.settled])
+    assert found.at(1e5 + further)[0] == pytest.approx(found.at(1e5)[0] + further * seconds)
+    assert found.at(1e5 + further)[1] == pytest.approx(found.at(1e5)[1] + further * nbytes)
+
+
+@pytest.mark.parametrize("system", ["diloco", "sparknet", "allreduce", "post-local-sgd"])
+def test_beyond_a_timing_exchanges_come_when_they_are_due(system: str) -> None:
+    shape, candidate, on = counted(GPT, 16).shape, Candidate(system, 2), scenario(GPT)
+    found = true_timing(on, candidate, shape)
+    longer = time_shape(shape, workers=2, strategy=candidate.strategy, steps=240, on=on.on(0))
+    ends: dict[int, float] = {}
+    for event in longer.outcome.events:
+        if isinstance(event, Stepped):
+            ends[event.clock] = max(event.time, ends.get(event.clock, 0.0))
+    last = int(found.samples[-1]) // (2 * shape.samples)
+    for step in range(last + 1, 241):
+        assert found.at(step * 2 * shape.samples)[0] == pytest.approx(ends[step], rel=0.03), step
 
 
 @pytest.mark.parametrize(

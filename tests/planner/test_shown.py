@@ -39,6 +39,12 @@ def test_one_machine_alone_is_one_row() -> None:
     assert plan_text(apart).count("one machine alone (lr=0.1)") == 1
 
 
+def test_what_takes_about_as_much_is_not_said_to_take_one_time_as_much() -> None:
+    near = " ".join(plan_text(plan([choice("diloco", 4, 1.0), choice("ssp", 4, 1.02)]), 250).split())
+    assert "the next system, ssp, takes about as much" in near
+    assert " 1 times" not in near
+
+
 def test_name_time_and_bytes_stand_first() -> None:
     assert columns(plan([choice("diloco", 4, 1.0)]))[:3] == ["", "to accuracy 0.9", "bytes"]
 

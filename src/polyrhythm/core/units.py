@@ -94,6 +94,17 @@ def show_seconds(seconds: float) -> str:
     return _shown(seconds, _DURATIONS)
 
 
+def show_ratio(ratio: float, what: str = "long") -> str:
+    """How much longer something takes, or how much more, as the end of a sentence.
+
+    Examples:
+        >>> show_ratio(2.34), show_ratio(1.04), show_ratio(0.4, "much")
+        ('2.3 times as long', 'about as long', '0.4 times as much')
+    """
+    digits = f"{ratio:.2g}"
+    return f"about as {what}" if digits == "1" else f"{digits} times as {what}"
+
+
 # Unit, scale, and the number from which the next unit is used.
 _SIZES = [("kB", 1e3, 1000), ("MB", 1e6, 1000), ("GB", 1e9, 1000), ("TB", 1e12, 1000), ("PB", 1e15, math.inf)]
 _DURATIONS = [("µs", 1e-6, 1000), ("ms", 1e-3, 1000), ("s", 1, 120), ("min", 60, 120), ("h", 3600, 48), ("days", 86400, math.inf)]

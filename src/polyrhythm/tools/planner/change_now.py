@@ -6,7 +6,7 @@ import math
 from inspect import signature
 from statistics import median
 
-from polyrhythm.core.units import show_seconds
+from polyrhythm.core.units import show_ratio, show_seconds
 from polyrhythm.systems import SYSTEMS
 from polyrhythm.systems.declaration import canonical, paper_names_of
 from polyrhythm.tools.planner.candidate import Candidate
@@ -94,7 +94,7 @@ def advice(recorded: RecordedRun, planner: Planner) -> str:
             f", for about {show_seconds(now)}." if now < math.inf else "."
         )
     left = left_of(best, recorded, planner)
-    stays = "does not come there" if now == math.inf else f"takes about {show_seconds(now)}, {now / max(left, 1e-9):.2g} times as long"
+    stays = "does not come there" if now == math.inf else f"takes about {show_seconds(now)}, {show_ratio(now / max(left, 1e-9))}"
     return f"{at}Change now to {best.name}: about {show_seconds(left)} more to {target}; as it is, the run {stays}."
 
 

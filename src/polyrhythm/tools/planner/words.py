@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from polyrhythm.core.records.metrics import show_metric
-from polyrhythm.core.units import show_bytes, show_seconds
+from polyrhythm.core.units import show_bytes, show_ratio, show_seconds
 from polyrhythm.tools.planner.answer import INTERRUPTED, Choice, CrewRisk, Plan, Waits
 from polyrhythm.tools.planner.certainty import certainty, likely, named, probable, settings_of, tried
 from polyrhythm.tools.planner.forecast import Interval
@@ -201,7 +201,7 @@ def _second(best: Choice, second: Choice) -> str:
         )
     if not best.cost:
         return "the next system needs none either" if not second.cost else f"the next system is {second.system}"
-    return f"the next system, {second.system}, takes {second.cost / best.cost:.2g} times as much"
+    return f"the next system, {second.system}, takes {show_ratio(second.cost / best.cost, 'much')}"
 
 
 def _runs(seeds: int) -> str:
@@ -217,7 +217,7 @@ def _alone(alone: Choice | None, best: Choice) -> str:
         return f"{name} came to it under {alone.reached} of {_runs(alone.seeds)}."
     if not best.seconds.middle:
         return ""
-    return f"{name} takes {alone.seconds.middle / best.seconds.middle:.2g} times as long."
+    return f"{name} takes {show_ratio(alone.seconds.middle / best.seconds.middle)}."
 
 
 def _machine(plan: Plan, best: Choice, found: str) -> str:
@@ -231,7 +231,7 @@ def _machine(plan: Plan, best: Choice, found: str) -> str:
     if second.extrapolated or not best.cost:
         return f"{text}. Training together does not pay here: {_second(best, second)}."
     ratio = second.cost / best.cost
-    than = f"{ratio:.2g} times as much" if ratio > 1.005 else f"{ratio:.2g} of that, which is within the error of virtual time"
+    than = show_ratio(ratio, "much") if ratio > 1.005 else f"{ratio:.2g} of that, which is within the error of virtual time"
     return f"{text}. Training together does not pay here: the best way, {second.name}, takes {than}."
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import fmean
 
-from polyrhythm.core.units import show_bytes, show_seconds
+from polyrhythm.core.units import show_bytes, show_ratio, show_seconds
 from polyrhythm.tools.planner.candidate import show
 from polyrhythm.tools.planner.certainty import probable
 from polyrhythm.tools.planner.forecast import Interval
@@ -80,7 +80,7 @@ def _second(plan: ProxyPlan, best: ProxyChoice) -> str:
         return ""
     second = plan.choices[1]
     ratio = second.seconds.middle / best.seconds.middle if best.seconds.middle else 1.0
-    return f"; {named(second)} takes {ratio:.2g} times as long, and is the fastest with {probable(second.first)}"
+    return f"; {named(second)} takes {show_ratio(ratio)}, and is the fastest with {probable(second.first)}"
 
 
 def _sizes(plan: ProxyPlan) -> str:

@@ -29,7 +29,7 @@ slower."""
 
 @dataclass(frozen=True, slots=True)
 class TrueTiming:
-    """Seconds and bytes by the samples of all workers; beyond the timed run as in its later part. `cut` is
+    """Seconds and bytes by the samples of all workers; beyond the timed run those since `settled` come again and again. `cut` is
     how many times more numbers the model has than what was timed."""
 
     samples: NDArray[np.float64]
@@ -39,12 +39,15 @@ class TrueTiming:
     cut: float = 1.0
 
     def at(self, samples: float) -> tuple[float, float]:
-        """The seconds and the bytes of so many samples."""
-        if samples <= self.samples[-1]:
-            return float(np.interp(samples, self.samples, self.seconds)), float(np.interp(samples, self.samples, self.nbytes))
-        further = samples - self.samples[-1]
-        seconds, nbytes = self.pace
-        return float(self.seconds[-1] + further * seconds), float(self.nbytes[-1] + further * nbytes)
+        """The seconds and the bytes of so many samples: what is between two exchanges takes no part of the next one."""
+        since, until = float(self.samples[self.settled]), float(self.samples[-1])
+        times = 0.0 if samples <= until else (samples - since) // (until - since)
+        within = samples - times * (until - since)
+        return self._of(self.seconds, within, times), self._of(self.nbytes, within, times)
+
+    def _of(self, course: NDArray[np.float64], samples: float, times: float) -> float:
+        """The value of a course, the later part of which came so many times before."""
+        return float(np.interp(samples, self.samples, course) + times * (course[-1] - course[self.settled]))
 
     @property
     def pace(self) -> tuple[float, float]:
