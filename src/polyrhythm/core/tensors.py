@@ -52,7 +52,7 @@ class Layout:
 
     def views(self, flat: Tensor) -> list[Tensor]:
         """The named tensors as views of `flat` (numel,), in order."""
-        parts = torch.split(flat, [prod(shape) for shape in self.shapes])
+        parts = flat.split_with_sizes([prod(shape) for shape in self.shapes])
         return [part.view(shape) for part, shape in zip(parts, self.shapes, strict=True)]
 
     def named(self, flat: Tensor) -> dict[str, Tensor]:

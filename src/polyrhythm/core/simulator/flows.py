@@ -121,17 +121,15 @@ class Flows:
 
     def _run(self, now: float) -> None:
         """Let everything end that ends until `now`; connections stop and resume at their pauses."""
-        stopped = True
-        while stopped:
-            look = self._pauses.next_time() if self._pausing else math.inf
-            stopped = self._traffic.run(now, look)
-            if self._remembered > REMEMBERED:
-                self._forget_idle()
-            while stopped and self._pauses.next_time() <= look:
+        while self._traffic.run(now, look := self._pauses.next_time() if self._pausing else math.inf):
+            self._forget_idle()
+            while self._pauses.next_time() <= look:
                 self._hold(*self._pauses.take())
+        if self._remembered > REMEMBERED:
+            self._forget_idle()
 
     def _forget_idle(self) -> None:
-        for connection in self._traffic.idle[: self._remembered - REMEMBERED]:
+        for connection in self._traffic.idle[: max(0, self._remembered - REMEMBERED)]:
             self._drop(connection)
 
     def _hold(self, connection: Connection, more: int) -> None:

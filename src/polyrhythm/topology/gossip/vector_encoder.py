@@ -22,6 +22,8 @@ class VectorEncoder:
     def __init__(self, agreement: Agreement, endpoint: WorkerEndpoint) -> None:
         self.codec = packets(agreement.codec)
         self.context = ExchangeContext(endpoint.group, endpoint.port.rng("codec"))
+        self.looks = not self.codec.traits.verbatim
+        """Whether the codec may look at the exchange: one that sends values as they are gets the same context for all."""
         self.layout = Layout((), ())
         self.state: State = {}
 
@@ -31,7 +33,8 @@ class VectorEncoder:
 
     def encode(self, value: Tensor, clock: int, weights: Callable[[], Tensor]) -> Encoded:
         """Encode `value` (numel,) after step `clock`; `weights` gives the current ones."""
-        encoded = self.codec.encode(value, self.layout, self.state, self.context.at(clock, weights))
+        context = self.context.at(clock, weights) if self.looks else self.context
+        encoded = self.codec.encode(value, self.layout, self.state, context)
         self.state = encoded.state
         return encoded
 

@@ -5,6 +5,7 @@ Each part has a `HandWrites`, and notes there all writes of the library; constra
 
 from __future__ import annotations
 
+from functools import lru_cache
 from itertools import accumulate
 from typing import NamedTuple, Protocol
 
@@ -204,8 +205,12 @@ def _total(numbers: Tensor) -> int:
 
 
 def sampled_places(parameters: Parameters) -> np.ndarray:
-    """Indices of a sample of the vector: some of every tensor, and some spread over all."""
-    sizes = [parameter.numel() for parameter in parameters.parameters]
+    """Indices of a sample of the vector: some of every tensor, and some spread over all. They must not be written to."""
+    return _places_of(tuple(parameter.numel() for parameter in parameters.parameters))
+
+
+@lru_cache(maxsize=64)
+def _places_of(sizes: tuple[int, ...]) -> np.ndarray:
     ends = list(accumulate(sizes))
     places = {place for end, size in zip(ends, sizes, strict=True) if size for place in (end - size, end - 1 - size // 2, end - 1)}
     total = ends[-1] if ends else 0
