@@ -1,50 +1,32 @@
-"""Predicts the further cost of a run until its target, from its early curve."""
+"""What a run's curve says of its samples to the target, and a race between several curves."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from statistics import StatisticsError, linear_regression
+from collections.abc import Sequence
 
 from polyrhythm.core.records.metrics import Target
+from polyrhythm.tools.planner.learning_curves import LearningCurves, Needed
 from polyrhythm.tools.planner.measured import CurvePoint, TrainedRun
 
 _FURTHEST = 64.0
 """No curve is believed further than so many times its samples."""
-_LATER_PART = 0.25
-"""A curve is followed from this part of its samples on: the beginning of training says little about its later course."""
+_USUAL, _BROAD = 4.0, 1.5
+"""Beforehand a run is taken to need so many times the samples that it has had, with this deviation of the logarithm."""
 
 
 def samples_needed(training: TrainedRun, target: Target) -> float:
-    """Samples of all workers to the target: those that were needed, or a power law through the later part of the curve.
+    """Samples of all workers to the target: those that were needed, or the middle of what the curve so far tells, whatever others did.
 
-    The error of a metric that is best at 1, such as accuracy, and a loss fall with a power of the samples (Hestness et al., 2017,
-    arXiv:1712.00409); another metric is taken to grow with their logarithm. Infinite where the curve does not lead there.
+    Infinite where the metric has not moved towards the target, and where it would take too many times the samples of the run.
     """
     if training.end is not None:
         return training.end.samples
-    curve = [point for point in training.curve if math.isfinite(point.value) and point.samples > 0]
-    later = [point for point in curve if point.samples >= _LATER_PART * curve[-1].samples] if curve else []
-    shown = error_of(target, later)
-    try:
-        line = linear_regression([math.log(point.samples) for point in later], [shown(point.value) for point in later])
-    except (StatisticsError, ValueError):
+    curves, taken = LearningCurves(target), training.curve[-1].samples if training.curve else 0.0
+    if taken <= 0 or curves.progress(training.curve) <= 0:
         return math.inf
-    towards = shown(target.value) - shown(later[-1].value)
-    if line.slope == 0 or towards / line.slope < 0:
-        return math.inf
-    factor = math.exp(min(towards / line.slope, math.log(2 * _FURTHEST)))
-    return later[-1].samples * factor if factor <= _FURTHEST else math.inf
-
-
-def error_of(target: Target, points: Sequence[CurvePoint]) -> Callable[[float], float]:
-    """A transform of the metric that is about linear in the logarithm of the samples."""
-    values = [target.value, *(point.value for point in points)]
-    if target.higher_is_better and max(values) < 1 and min(values) >= 0:
-        return lambda value: math.log(1 - value)
-    if not target.higher_is_better and min(values) > 0:
-        return math.log
-    return lambda value: value
+    needed = math.exp(curves.needed(training.curve, taken, Needed(math.log(_USUAL * taken), _BROAD)).mean)
+    return needed if needed <= _FURTHEST * taken else math.inf
 
 
 class Race:

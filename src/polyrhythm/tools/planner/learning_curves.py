@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyrhythm.core.records.metrics import Target
-from polyrhythm.tools.planner.curves import error_of
 from polyrhythm.tools.planner.measured import CurvePoint
+from polyrhythm.tools.planner.metric_scale import scale_of
 
 Array = NDArray[np.float64]
 
@@ -90,12 +90,17 @@ class LearningCurves:
         mean = float(weights @ places)
         return Needed(mean, max(0.05, math.sqrt(float(weights @ (places - mean) ** 2))))
 
+    def progress(self, curve: Sequence[CurvePoint]) -> float:
+        """The part of the way to the target that the curve has come; 0 where it says nothing."""
+        seen = self._seen(curve)
+        return 0.0 if seen is None else float(seen[1][-1])
+
     def _seen(self, curve: Sequence[CurvePoint]) -> tuple[Array, Array, Array] | None:
         """Samples, progress and weights of the points of a curve; None where it says nothing."""
         points = [point for point in curve if math.isfinite(point.value)]
         if len(points) < 2:
             return None
-        shown = error_of(self.target, points)
+        shown = scale_of(self.target, points)
         start, goal = shown(points[0].value), shown(self.target.value)
         if (later := [point for point in points[1:] if point.samples > 0]) and start != goal:
             samples = np.array([point.samples for point in later])
