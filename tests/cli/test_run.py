@@ -89,11 +89,19 @@ def test_out_keeps_the_run(polyrhythm: Any, tiny: Path, tmp_path: Path) -> None:
     assert {path.name for path in out.iterdir()} == {"run.json", "events.jsonl", "weights.safetensors"}
 
 
+def test_where_metrics_were_logged_is_said(polyrhythm: Any, tiny: Path, tmp_path: Path) -> None:
+    result = polyrhythm("run", tiny, "--on", "simulator", "--log", f"csv:{tmp_path / 'metrics.csv'}")
+    assert result.err.splitlines()[-1] == f"polyrhythm: the metrics were logged to csv:{tmp_path / 'metrics.csv'}"
+
+
 def test_a_resumed_run_reports_from_where(polyrhythm: Any, tiny: Path, tmp_path: Path) -> None:
     command = ("run", tiny, "--on", "simulator", "--set", "epochs=1", "--checkpoint", tmp_path / "steps", "--every", "5", "--resume")
     first, second = polyrhythm(*command), polyrhythm(*command)
     assert (first.code, second.code) == (0, 0)
-    assert first.err == f"polyrhythm: {tmp_path / 'steps'} has no checkpoint yet: the run starts from the beginning\n"
+    assert first.err.splitlines() == [
+        f"polyrhythm: {tmp_path / 'steps'} has no checkpoint yet: the run starts from the beginning",
+        f"polyrhythm: the newest checkpoint is {tmp_path / 'steps' / 'step-00000005'}; --resume continues from there",
+    ]
     assert f"the run continues from {tmp_path / 'steps' / 'step-00000005'}; bytes" in second.err
 
 

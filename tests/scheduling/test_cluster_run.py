@@ -48,17 +48,25 @@ def _status(directory: Path) -> dict[str, object]:
     return dict(json.loads(path.read_text())) if path.exists() else {"jobs": [], "agents": {}}
 
 
+def test_a_job_whose_file_is_not_there_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    jobs = '[[jobs]]\nname = "wrong"\n[jobs.train]\njob = "trian.py"\n'
+    done = subprocess.run(_command(tmp_path, jobs), cwd=tmp_path, capture_output=True, text=True, check=False, timeout=100)
+    assert done.returncode == 2
+    assert done.stderr == "polyrhythm: The job 'wrong' cannot run: There is no file trian.py. Did you mean 'train.py'?\n"
+    assert not (tmp_path / "runs").exists()
+
+
 @pytest.mark.long
 def test_jobs_wait_for_each_other_end_and_fail(tmp_path: Path) -> None:
     jobs = "".join(
         f'[[jobs]]\nname = "{name}"\nworkers = {workers}\n[jobs.train]\njob = "{job}"\n'
-        for name, workers, job in (("first", 4, "train.py"), ("second", 2, "train.py"), ("wrong", 1, "nothing.py"))
+        for name, workers, job in (("first", 4, "train.py"), ("second", 2, "train.py"), ("wrong", 1, "train.py:nothing"))
     )
     done = subprocess.run(_command(tmp_path, jobs), cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 1, done.stderr
     found = {job["name"]: job for job in json.loads(done.stdout)["jobs"]}
     assert {name: job["state"] for name, job in found.items()} == {"first": "ended", "second": "ended", "wrong": "failed"}
-    assert "nothing.py" in found["wrong"]["reason"]
+    assert "train.py defines no nothing" in found["wrong"]["reason"]
     assert "second waits: needs 2 workers in one cluster" in done.stderr
     assert (tmp_path / "runs" / "first" / "attempt-1").is_dir()
 

@@ -76,6 +76,13 @@ def _is_file(place: str) -> bool:
     return os.sep in place or "/" in place or place.endswith((".py", ".ipynb")) or Path(place).exists()
 
 
+def refuse_absent(job: str) -> None:
+    """Raise WorkloadError for the JOB of a file that is not there, before others are to load it; nothing is imported."""
+    place, _ = _parted(job)
+    if _is_file(place) and not Path(place).is_file():
+        raise WorkloadError(missing(Path(place), list(WORKLOADS)))
+
+
 def _opened(path: Path) -> ModuleType:
     if not path.is_file():
         raise WorkloadError(missing(path, list(WORKLOADS)))

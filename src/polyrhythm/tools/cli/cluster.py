@@ -77,14 +77,16 @@ def run_jobs(
     from polyrhythm.tools.scheduling.host_settings import HostSettings
     from polyrhythm.tools.scheduling.policies import policy as chosen
     from polyrhythm.tools.scheduling.training_forecasts import TrainingForecaster
-    from polyrhythm.tools.scheduling.training_jobs import goals_of, load_training_jobs
+    from polyrhythm.tools.scheduling.training_jobs import goals_of, load_training_jobs, refuse_absent_files
 
-    hosts, wanted = load_site(site), load_training_jobs(jobs)
+    hosts, wanted, reached = load_site(site), load_training_jobs(jobs), _reach(site, through, reach)
+    if reached is None and engine_of(through).reached:
+        refuse_absent_files(wanted)
     launchers = _launchers(through, engine or [])
     config = chosen(policy, lambda: TrainingForecaster(goals_of(wanted, engine_of(through).chosen), cache=cache))
     kept = directory(out) or out
     began, changes = time.monotonic(), _Changes()
-    settings = HostSettings(kept.absolute(), _reach(site, through, reach), python or sys.executable, beat)
+    settings = HostSettings(kept.absolute(), reached, python or sys.executable, beat)
     choice = EngineChoice(hosts, wanted, settings, launchers, began)
 
     def told(status: ClusterStatus) -> None:

@@ -18,6 +18,7 @@ from polyrhythm.core.simulator import Simulator
 from polyrhythm.core.units import show_bytes, show_seconds
 from polyrhythm.errors import CompositionError
 from polyrhythm.systems import SYSTEMS
+from polyrhythm.tools.cli.failures import notice
 from polyrhythm.tools.cli.output import console, print_json, print_rows, reserved
 from polyrhythm.tools.cli.scripts import exchanges, with_options
 from polyrhythm.tools.planner.budget import Budget
@@ -131,6 +132,7 @@ def plan_script(planning: ScriptPlanning, out: Path | None, as_json: bool, watch
         plan = planning.make(watched)
     if out is not None:
         atomic.write(out / "plan.json", msgspec.json.encode(plan))
+        notice(f"the plan is in {out / 'plan.json'}")
     if as_json:
         print_json(plan)
     else:

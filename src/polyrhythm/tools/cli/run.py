@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -122,7 +122,8 @@ def run(
         with progress(1, shown.watched) as begin:
             attempt, kept = attempts(plan, kept, begin(system))
         exported = after_run(attempt, target, plan.train, kept)
-    raise typer.Exit(exported(ended(attempt, shown.as_json, kept, remarks=() if watching.adapt else (CHANGED, RESUMES))))
+    status = ended(attempt, shown.as_json, kept, remarks=() if watching.adapt else (CHANGED, RESUMES))
+    raise typer.Exit(exported(_written(status, watching.log or (), checkpoints.checkpoint)))
 
 
 def _refuse_script(job: str) -> None:
@@ -134,6 +135,18 @@ def _refuse_script(job: str) -> None:
             f"{job} is a script of torch.distributed: `polyrhythm simulate` runs it in virtual time, and torchrun on real processes; "
             f"{job}:NAME is a training function in it."
         )
+
+
+def _written(status: int, logged: Sequence[str], checkpoint: Path | None) -> int:
+    """Print where metrics and checkpoints of a run are that has ended well; returns its exit code."""
+    from polyrhythm.core.checkpoints.store import CheckpointStore
+
+    for each in logged if status == 0 else ():
+        notice(f"the metrics were logged to {each}")
+    newest = None if checkpoint is None or status else CheckpointStore(checkpoint).newest()
+    if newest is not None:
+        notice(f"the newest checkpoint is {newest.path}; --resume continues from there")
+    return status
 
 
 def _announce(checkpoint: Path | None) -> None:

@@ -33,10 +33,10 @@ from polyrhythm.cluster import ClusterJob
 from polyrhythm.cluster.site_file import jobs_written
 from polyrhythm.core.records.metrics import parse_target
 from polyrhythm.core.typed_files import mistake
-from polyrhythm.errors import CompositionError
+from polyrhythm.errors import CompositionError, WorkloadError
 from polyrhythm.systems import find
 from polyrhythm.tools.scheduling.training_forecasts import DEFAULT_SYSTEMS, TrainingGoal
-from polyrhythm.workloads.load import load_workload
+from polyrhythm.workloads.load import load_workload, refuse_absent
 
 _NAME = re.compile(r"[^\W_][\w .-]{0,99}")
 
@@ -123,6 +123,15 @@ def load_training_jobs(path: str | Path) -> tuple[TrainingJob, ...]:
     if len(set(names)) < len(names):
         raise CompositionError(f"Two jobs of {str(path)!r} have one name: {sorted(name for name in names if names.count(name) > 1)[0]!r}.")
     return tuple(found)
+
+
+def refuse_absent_files(jobs: Iterable[TrainingJob]) -> None:
+    """Raise WorkloadError for a job whose file is not there, where the workers of all jobs run here."""
+    for each in jobs:
+        try:
+            refuse_absent(each.train.script or each.train.job)
+        except WorkloadError as problem:
+            raise WorkloadError(f"The job {each.job.name!r} cannot run: {problem}") from None
 
 
 def _refuse(each: TrainingJob) -> None:
