@@ -82,6 +82,16 @@ def test_a_record_shows_the_slow_worker_and_the_slow_line() -> None:
     assert (host, access.egress) == (3, pytest.approx(2500.0, rel=0.4))
 
 
+@pytest.mark.parametrize("workers", [2, 3, 4])
+def test_workers_of_which_no_two_are_alike_have_a_usual_one(workers: int) -> None:
+    late = Fleet((SLOW,), tuple(Straggler(worker, 4.0 ** (worker % 2) * 1.5**worker) for worker in range(workers)))
+    run = attempt(Limited(uneven, 8), workers=workers, strategy=find("allreduce"), on=pr.Simulator(NETWORK, late))
+    found = RecordedRun(run.outcome).fleet
+    seconds = [machine.step_seconds(0.0, 0) for machine in found.machines]
+    assert seconds[1] > 4 * seconds[0]
+    assert USUAL in {machine.name for machine in found.machines}
+
+
 def test_a_plan_from_a_run_says_what_to_change_now_with_the_gain() -> None:
     run = recorded(NETWORK, LATE)
     made = planner_on(run.network, run.fleet, target="loss=1.5", seconds=3.0)

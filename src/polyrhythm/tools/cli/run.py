@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from polyrhythm.core.checkpoints.request import Checkpoints
     from polyrhythm.core.training.run import Attempt
     from polyrhythm.tools.cli.planned_run import PlannedRun
+    from polyrhythm.tools.cli.prepare import Typed
 
 LogTo = Annotated[
     list[str] | None,
@@ -98,23 +99,18 @@ def run(
     from polyrhythm.tools.cli.loggers import loggers
     from polyrhythm.tools.cli.output import reserved
     from polyrhythm.tools.cli.pairs import pairs
-    from polyrhythm.tools.cli.planned_run import COMMAND
     from polyrhythm.tools.cli.prepare import directory, prepared, typed
-    from polyrhythm.tools.cli.presets import options_noted
     from polyrhythm.tools.cli.record import COMPARISON
 
     _refuse_script(job)
     target = None if export is None else before_run(export, job, out)
-    given_options = pairs(own.options or [], "--option")
-    strategies, logged = systems_typed(system, given_options), loggers(watching.log or ())
+    strategies, logged = systems_typed(system, pairs(own.options or [], "--option")), loggers(watching.log or ())
     mesh, crew = layout.on(workers)
     wanted, given = checkpoints.wanted(), typed(job, arguments, crew, where)
     attempts = watching.attempts(job, wanted, logged)
-    again = given.command("run", before=["--system", system, *layout.arguments()], after=["--seed", str(seed), *own.arguments()])
     with reserved(shown.as_json), prepared(given) as loaded:
         partition, _ = given_partition(mesh, layout.divided(job), strategies, crew.most)
-        strategy = given_strategy(strategies, partition)
-        notes = {**options_noted(system, given_options), COMMAND: again}
+        strategy, notes = given_strategy(strategies, partition), _notes(given, system, layout, seed, own)
         plan = loaded.plan(system, "", strategy, pairs(own.settings or [], "--set"), seed, notes)
         plan = replace(plan, partition=partition, loggers=logged, timeline=watching.timeline)
         kept = directory(out, COMPARISON)
@@ -124,6 +120,16 @@ def run(
         exported = after_run(attempt, target, plan.train, kept)
     status = ended(attempt, shown.as_json, kept, remarks=() if watching.adapt else (CHANGED, RESUMES))
     raise typer.Exit(exported(_written(status, watching.log or (), checkpoints.checkpoint)))
+
+
+def _notes(given: Typed, system: str, layout: LayoutOptions, seed: int, own: JobOptions) -> dict[str, str]:
+    """The command of the run and the options of its system, for its record."""
+    from polyrhythm.tools.cli.pairs import pairs
+    from polyrhythm.tools.cli.planned_run import COMMAND
+    from polyrhythm.tools.cli.presets import options_noted
+
+    again = given.command("run", before=["--system", system, *layout.arguments()], after=["--seed", str(seed), *own.arguments()])
+    return {**options_noted(system, pairs(own.options or [], "--option")), COMMAND: again}
 
 
 def _refuse_script(job: str) -> None:

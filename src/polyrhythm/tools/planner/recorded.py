@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from statistics import median, quantiles
+from statistics import median, median_low, quantiles
 from typing import Any
 
 import msgspec
@@ -57,7 +57,7 @@ class RecordedRun:
     def fleet(self) -> Fleet:
         """The machine of each worker, as its last steps were; those that take about as long are called alike."""
         taken = {name: self._last(name) for name in self.names}
-        middle = median(median(steps) for steps in taken.values())
+        middle = median_low(median(steps) for steps in taken.values())  # that of one of them: of two that differ, the faster
         alike = [steps for steps in taken.values() if median(steps) <= _ALIKE * middle and median(steps) >= middle / _ALIKE]
         usual = Profile(
             USUAL, tuple(steps[-1 - place % len(steps)] for place in range(_STEPS) for steps in alike[place % len(alike) :][:1])
