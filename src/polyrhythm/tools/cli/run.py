@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,6 +19,7 @@ from polyrhythm.tools.cli.typed_layout import LayoutOptions, systems_typed
 
 if TYPE_CHECKING:
     from polyrhythm.core.checkpoints.request import Checkpoints
+    from polyrhythm.core.protocols.metrics_logger import MetricsLogger
     from polyrhythm.core.training.run import Attempt
     from polyrhythm.tools.cli.planned_run import PlannedRun
     from polyrhythm.tools.cli.prepare import Typed
@@ -64,6 +65,12 @@ class WatchOptions:
     timeline: Timeline = False
     adapt: Adapt = None
 
+    def loggers(self) -> tuple[MetricsLogger, ...]:
+        """Those that --log names."""
+        from polyrhythm.tools.cli.loggers import loggers
+
+        return loggers(self.log or ())
+
     def attempts(self, job: str, wanted: Checkpoints, logged: Any) -> Callable[[PlannedRun, Path | None, Any], tuple[Attempt, Path | None]]:
         """What makes a run whole or in parts, and says where its record is. Raises CompositionError where it cannot be in parts."""
         from polyrhythm.tools.cli.adapt import AdaptOptions
@@ -93,10 +100,7 @@ def run(
 ) -> None:
     """Train JOB with one system, on real processes or in virtual time."""
     from polyrhythm.core.records.progress import progress
-    from polyrhythm.core.training.checkpoint_plan import CHANGED, RESUMES
     from polyrhythm.core.training.layouts import given_partition, given_strategy
-    from polyrhythm.tools.cli.ending import ended
-    from polyrhythm.tools.cli.loggers import loggers
     from polyrhythm.tools.cli.output import reserved
     from polyrhythm.tools.cli.pairs import pairs
     from polyrhythm.tools.cli.prepare import directory, prepared, typed
@@ -104,7 +108,7 @@ def run(
 
     _refuse_script(job)
     target = None if export is None else before_run(export, job, out)
-    strategies, logged = systems_typed(system, pairs(own.options or [], "--option")), loggers(watching.log or ())
+    strategies, logged = systems_typed(system, pairs(own.options or [], "--option")), watching.loggers()
     mesh, crew = layout.on(workers)
     wanted, given = checkpoints.wanted(), typed(job, arguments, crew, where)
     attempts = watching.attempts(job, wanted, logged)
@@ -118,8 +122,7 @@ def run(
         with progress(1, shown.watched) as begin:
             attempt, kept = attempts(plan, kept, begin(system))
         exported = after_run(attempt, target, plan.train, kept)
-    status = ended(attempt, shown.as_json, kept, remarks=() if watching.adapt else (CHANGED, RESUMES))
-    raise typer.Exit(exported(_written(status, watching.log or (), checkpoints.checkpoint)))
+    raise typer.Exit(exported(_ended(attempt, shown.as_json, kept, watching, checkpoints.checkpoint)))
 
 
 def _notes(given: Typed, system: str, layout: LayoutOptions, seed: int, own: JobOptions) -> dict[str, str]:
@@ -143,11 +146,14 @@ def _refuse_script(job: str) -> None:
         )
 
 
-def _written(status: int, logged: Sequence[str], checkpoint: Path | None) -> int:
-    """Print where metrics and checkpoints of a run are that has ended well; returns its exit code."""
+def _ended(attempt: Attempt, as_json: bool, kept: Path | None, watching: WatchOptions, checkpoint: Path | None) -> int:
+    """Print the result, and where metrics and checkpoints are of a run that has ended well; returns the exit code."""
     from polyrhythm.core.checkpoints.store import CheckpointStore
+    from polyrhythm.core.training.checkpoint_plan import CHANGED, RESUMES
+    from polyrhythm.tools.cli.ending import ended
 
-    for each in logged if status == 0 else ():
+    status = ended(attempt, as_json, kept, remarks=() if watching.adapt else (CHANGED, RESUMES))
+    for each in watching.log or () if status == 0 else ():
         notice(f"the metrics were logged to {each}")
     newest = None if checkpoint is None or status else CheckpointStore(checkpoint).newest()
     if newest is not None:
