@@ -37,6 +37,7 @@ class Flows:
 
     def __init__(self, network: Network, workers: int, seed: int = 0, parts: SharingParts = BEST) -> None:
         self._routes = Routes(network, workers, parts.link, parts.connection, parts.alone)
+        self.crosses, self.latency = self._routes.crosses, self._routes.latency
         self._pauses = Pauses(network.congestion, seed)
         self._pausing = network.congestion.every < math.inf
         self._traffic = parts.begin(self._routes, parts.few, Delays(network, seed).arrival if network.varies else None)
@@ -54,14 +55,6 @@ class Flows:
             connection = self._connect(sender, receiver)
         if self._traffic.start(connection, nbytes, token) and self._pausing:
             self._pauses.begin(connection, now)
-
-    def crosses(self, sender: str, receiver: str) -> bool:
-        """True if two actors are at different sites."""
-        return self._routes.crosses(sender, receiver)
-
-    def latency(self, sender: str, receiver: str) -> float:
-        """The seconds that a byte takes from one actor to another, on an idle connection."""
-        return self._routes.latency(sender, receiver)
 
     def next_time(self) -> float:
         """The time at which something is due next, a delivery or a last byte leaving; math.inf if nothing is under way."""

@@ -87,7 +87,7 @@ class Program:
     @property
     def bytes_sent(self) -> int:
         """Bytes that all actors together have sent so far."""
-        return self._shared.mailroom.bytes_sent
+        return self._shared.mailroom.post.bytes_sent
 
     @property
     def device(self) -> str:
