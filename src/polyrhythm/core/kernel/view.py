@@ -33,11 +33,18 @@ class View:
     @staticmethod
     def of(members: Sequence[str]) -> View:
         """The view of a run that begins with `members`: one value for all callers, since each of thousands of actors keeps it."""
-        return _first(tuple(members))
+        given = tuple(members)
+        known = _LATEST.get(id(given))
+        if known is None or known.members is not given:
+            known = _first(given)
+            if len(_LATEST) == _KEPT:
+                _LATEST.clear()
+            _LATEST[id(known.members)] = known
+        return known
 
     def without(self, *names: str) -> View:
         """The next view, in which these have left; this one where none of them is present."""
-        return _next(self, names)
+        return _next(self, names) if names else self
 
     def including(self, *names: str) -> View:
         """The next view, in which these have joined, after those who are there; this one where none are given."""
@@ -67,7 +74,12 @@ class View:
         return {member: rank for rank, member in enumerate(self.members)}
 
 
-@lru_cache(maxsize=16)
+_LATEST: dict[int, View] = {}
+"""Views that were given lately, by the identity of their members: to compare thousands of names takes each of as many actors a while."""
+_KEPT = 16
+
+
+@lru_cache(maxsize=_KEPT)
 def _first(members: tuple[str, ...]) -> View:
     return View(0, members)
 

@@ -15,7 +15,7 @@ from torch import Tensor
 class ResultSource(Protocol):
     """The source of a topology's result at any moment."""
 
-    def actors(self, members: tuple[str, ...], servers: tuple[str, ...]) -> list[str]:
+    def actors(self, members: tuple[str, ...], servers: tuple[str, ...]) -> Sequence[str]:
         """The workers or servers whose weights make up the result; of workers, the weights that they agreed on last."""
 
     def of(self, weights: Sequence[Tensor]) -> Tensor:
@@ -25,7 +25,7 @@ class ResultSource(Protocol):
 class FirstWorker:
     """The first worker's weights, which are those of all, or nearly."""
 
-    def actors(self, members: tuple[str, ...], servers: tuple[str, ...]) -> list[str]:
+    def actors(self, members: tuple[str, ...], servers: tuple[str, ...]) -> Sequence[str]:
         """The first worker alone."""
         return list(members[:1])
 
@@ -36,8 +36,8 @@ class FirstWorker:
 class AllWorkers:
     """The mean of the weights of all workers, each of which has its own."""
 
-    def actors(self, members: tuple[str, ...], servers: tuple[str, ...]) -> list[str]:
-        return list(members)
+    def actors(self, members: tuple[str, ...], servers: tuple[str, ...]) -> Sequence[str]:
+        return members
 
     def of(self, weights: Sequence[Tensor]) -> Tensor:
         """The mean of their weights."""
@@ -47,7 +47,7 @@ class AllWorkers:
 class Shards:
     """The weights of the servers' shards, end to end."""
 
-    def actors(self, members: tuple[str, ...], servers: tuple[str, ...]) -> list[str]:
+    def actors(self, members: tuple[str, ...], servers: tuple[str, ...]) -> Sequence[str]:
         return list(servers)
 
     def of(self, weights: Sequence[Tensor]) -> Tensor:

@@ -22,7 +22,7 @@ class CurrentView:
         self.port = port
         self.mesh = mesh
         self.started = False
-        self.now = View.of((*mesh.members, *servers)).without(*lost)
+        self.now = View.of(mesh.members + tuple(servers)).without(*lost)
         self.topics: list[str] = []
 
     @property

@@ -68,7 +68,7 @@ class FlatPlan:
         assert service is not None, "only a served topology has servers"
         return service.serve(self.agreement, replace(endpoint, group=group, workers=self.participants.members))
 
-    def result_actors(self) -> list[str]:
+    def result_actors(self) -> Sequence[str]:
         return self.topology.result.actors(self.participants.members, self.server_names)
 
     def held_by(self, layout: Layout) -> list[Layout]:

@@ -99,7 +99,7 @@ class ExchangePlan(Protocol):
     def serve(self, endpoint: ServerEndpoint) -> Coroutine[Effect[Any], Any, None]:
         """Run one server until its end; the plan sets the group and the workers of `endpoint`."""
 
-    def result_actors(self) -> list[str]:
+    def result_actors(self) -> Sequence[str]:
         """The actors whose weights make up the result at any moment."""
 
     def held_by(self, layout: Layout) -> list[Layout]:

@@ -16,6 +16,7 @@ from polyrhythm.core.kernel.crew import FIXED, Crew
 from polyrhythm.core.kernel.job import Job, WorkerContext
 from polyrhythm.core.kernel.location import Location
 from polyrhythm.core.kernel.message import Message
+from polyrhythm.core.kernel.view import View
 from polyrhythm.core.protocols.partition import WHOLE, ModelPartition
 from polyrhythm.core.records.event_lines import encoded
 from polyrhythm.core.simulator.threads import InThreads
@@ -130,7 +131,7 @@ def make_job(
     def program(whole: WorkerContext) -> Message:
         whole.port.details = timeline
         context = context_of_part(whole, plan.mesh)
-        joins = context.port.name not in plan.mesh.members
+        joins = not View.of(plan.mesh.members).present(context.port.name)
         local = partition.at(whole, plan.mesh)
         own = Worker(context, *(admitted(context, plan, checkpoints) if joins else (plan, checkpoints)), crew=crew, local=local)
         try:

@@ -79,7 +79,7 @@ class HierarchicalPlan:
         """The names of the servers, of the groups and then among groups."""
         return [name for plan in self._plans for name in plan.server_names]
 
-    def result_actors(self) -> list[str]:
+    def result_actors(self) -> Sequence[str]:
         """The result actors of the exchanges among groups; where these are workers, each has the whole, and one is enough."""
         plans = self.outer if self._served else self.outer[:1]
         return [actor for plan in plans for actor in plan.result_actors()]

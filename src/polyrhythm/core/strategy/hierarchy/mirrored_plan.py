@@ -62,7 +62,7 @@ class MirroredPlan:
 
         return plan.serve(replace(endpoint, upstream=Mirroring(level.agreement, connect, self.members)))
 
-    def result_actors(self) -> list[str]:
+    def result_actors(self) -> Sequence[str]:
         """The servers of the first group, whose weights are nearly those of all."""
         return self.inner[0][1].result_actors()
 

@@ -68,7 +68,7 @@ class RelayedPlan:
 
         return plan.serve(replace(endpoint, upstream=Relaying(level.agreement, connect, level.group, own.members, weight)))
 
-    def result_actors(self) -> list[str]:
+    def result_actors(self) -> Sequence[str]:
         """The servers above, which hold the weights."""
         return [actor for plan in self.outer for actor in plan.result_actors()]
 
