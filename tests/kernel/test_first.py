@@ -26,6 +26,8 @@ ALLOWED = {
     "core/processes/rendezvous/places.py",  # the ranks of a launcher
     "core/training/join.py",  # the ranks of a launcher
     "tools/cli/calibrate.py",  # the ranks of a launcher
+    "tools/measuring/hosts/host_survey.py",  # the agents that meet: the first has the address
+    "tools/measuring/hosts/survey_agent.py",  # and tells what all have measured
     "tools/layouts/spans.py",  # ranks of a mesh that is planned
     "tools/planner/limited.py",  # a training function, as users write them
     "tools/recipes/recipe_check.py",  # a training function

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import numpy as np
 import pytest
@@ -96,6 +97,11 @@ def test_a_model_whose_output_no_answer_can_have_is_refused_when_it_is_loaded(dt
 
     with pytest.raises(CompositionError, match=f"output is of {dtype}, which no answer can have"):
         TorchServed(Cast, FORM).load()
+
+
+def test_a_module_may_be_made_by_anything_that_can_be_called() -> None:
+    loaded = TorchServed(partial(torch.nn.Linear, 3, 4), FORM).load()
+    assert loaded([np.zeros((2, 3), np.float32)])[0].shape == (2, 4)
 
 
 def test_an_input_of_a_type_that_no_request_can_have_is_refused() -> None:

@@ -81,13 +81,16 @@ def test_both_runtimes_give_the_same_bits_and_bytes(system: str, workers: int, t
 
 
 def awkward(worker: Any) -> None:
-    """Each worker has gradients that are missing, transposed, shared or written to by hand; the optimizer finds them in the model."""
+    """Each worker has gradients that are missing, transposed, shared or written to by hand; the optimizer finds them in the model.
+
+    One worker alone keeps its own gradients, as without Polyrhythm, and PyTorch accumulates into none whose elements share memory.
+    """
     model = nn.Sequential(*(nn.Linear(6, 6) for _ in range(4)))
     model, optimizer = worker.attach(model, torch.optim.SGD(model.parameters(), lr=0.1))
     draw = torch.Generator().manual_seed(worker.rank)
     for step in range(4):
         worker.count(1)
-        optimizer.zero_grad(set_to_none=step % 2 == 0)
+        optimizer.zero_grad(set_to_none=step % 2 == 0 or worker.workers == 1)
         model(torch.randn(5, 6, generator=draw)).square().mean().backward()
         model[0].weight.grad = model[1].weight.grad.detach().t()
         model[2].weight.grad = model[3].weight.grad

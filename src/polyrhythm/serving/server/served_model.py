@@ -87,7 +87,8 @@ class TorchServed:
                 refuse_output(str(first.dtype).removeprefix("torch."))
                 return list(first.cpu().numpy())
 
-        warmed(compute, [self.form.example()], f"The module of {self.make.__name__}()", self.form)
+        made = getattr(self.make, "__name__", repr(self.make))  # a partial has no name
+        warmed(compute, [self.form.example()], f"The module of {made}()", self.form)
         return compute
 
     def module(self) -> torch.nn.Module:
