@@ -130,3 +130,13 @@ def test_a_crew_goes_on_in_the_second_phase_without_one_that_is_lost_there(strat
     assert run.summary.lost == ["worker/1"]
     assert run.summary.steps == 2 * PHASE - 1
     assert max(event.clock for event in run.outcome.events if isinstance(event, Saved)) == 2 * PHASE - 2
+
+
+def test_a_resumed_worker_counts_on_while_some_of_its_models_are_still_to_come() -> None:
+    held: list[Any] = [SimpleNamespace(clock=10), SimpleNamespace(clock=14)]
+    numbers = StepNumbers(lambda: held)
+    numbers.restore({"numbers": {"before": 30, "clocks": [10, 12, 8]}})
+    assert numbers.clock == 32
+    numbers.ends()
+    held.append(SimpleNamespace(clock=9))
+    assert numbers.clock == 33

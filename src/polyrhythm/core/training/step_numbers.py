@@ -37,7 +37,7 @@ class StepNumbers:
         held = self._held()
         if len(held) > 1 and any(taken := self._taken(held)):
             self._before += max(0, *taken)
-            self._clocks = [each.clock for each in held]
+            self._clocks[: len(held)] = [each.clock for each in held]
             self._rest = [place for place, steps in enumerate(taken) if not steps]
 
     def begins(self, each: CommonState) -> None:
@@ -68,4 +68,5 @@ class StepNumbers:
         return [each.clock - start for each, start in zip(held, self._starts(held), strict=True)]
 
     def _starts(self, held: Sequence[CommonState]) -> list[int]:
-        return self._clocks + [0] * (len(held) - len(self._clocks))
+        """The steps that each had taken before; a resumed worker may have these of models that are still to come."""
+        return [*self._clocks, *[0] * len(held)][: len(held)]
