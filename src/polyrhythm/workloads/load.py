@@ -79,13 +79,18 @@ def _is_file(place: str) -> bool:
 def refuse_absent(job: str) -> None:
     """Raise WorkloadError for the JOB of a file that is not there, before others are to load it; nothing is imported."""
     place, _ = _parted(job)
-    if _is_file(place) and not Path(place).is_file():
-        raise WorkloadError(missing(Path(place), list(WORKLOADS)))
+    if _is_file(place):
+        _there(Path(place))
+
+
+def _there(path: Path) -> None:
+    """Raise WorkloadError for a file that is not there."""
+    if not path.is_file():
+        raise WorkloadError(missing(path, list(WORKLOADS)))
 
 
 def _opened(path: Path) -> ModuleType:
-    if not path.is_file():
-        raise WorkloadError(missing(path, list(WORKLOADS)))
+    _there(path)
     if path.suffix != ".py":
         raise WorkloadError(f"{path} is not a Python file: give a file that ends in .py and defines train(worker).")
     return from_file(path.resolve(), str(path))

@@ -25,7 +25,7 @@ from polyrhythm.hardware.network import Network
 from polyrhythm.tools.planner.candidate import Candidate
 from polyrhythm.tools.planner.change_now import advice, best_change, run_own
 from polyrhythm.tools.planner.limited import Limited
-from polyrhythm.tools.planner.looks import NOTABLE, Looks, untold
+from polyrhythm.tools.planner.looks import Looks, untold
 from polyrhythm.tools.planner.planner import Planner
 from polyrhythm.tools.planner.recorded import RecordedRun
 from polyrhythm.tools.report.diagnosis import FAULTS, Cause, diagnose
@@ -95,8 +95,7 @@ class Adapting:
                 return AdaptedRun(parts, looks.told)
             before = here
             faults = [cause for cause in diagnose(part.outcome).causes if cause.kind in FAULTS]
-            looks.saw(steps, faults, 4 * steps if number < _LOOKS - 1 else None)
-            if causes := [cause for cause in faults if cause.gain >= NOTABLE]:
+            if causes := looks.saw(steps, faults, 4 * steps if number < _LOOKS - 1 else None):
                 return self._changed(parts, causes, here, looks)
         parts.append(self._last(replace(asked, notes={**asked.notes, **looks.noted()}), self.directory / f"cut-{_LOOKS - 1}", len(parts)))
         return AdaptedRun(parts, looks.told)

@@ -9,7 +9,7 @@ from polyrhythm.tools.report.diagnosis import Cause
 
 SEEN = "looks"
 """The entry in the record of each part of a run with what was seen before it, and when the next look is."""
-NOTABLE = 0.1
+_NOTABLE = 0.1
 """A fault is followed that should gain this part of the time."""
 
 
@@ -28,13 +28,16 @@ class Looks:
         """The note in the record of the next part, at whose end the run is looked at after `following` steps of all; None: never."""
         return {SEEN: "\n".join([*self.told, *([] if following is None else [f"The run is looked at after {following} steps."])])}
 
-    def saw(self, steps: int, faults: Sequence[Cause], following: int | None) -> None:
-        """Say which faults showed after so many steps, and what follows; where nothing does, the next look is after `following` steps."""
-        notable = [each for each in faults if each.gain >= NOTABLE]
+    def saw(self, steps: int, faults: Sequence[Cause], following: int | None) -> list[Cause]:
+        """Say which faults showed after so many steps, and what follows; where nothing does, the next look is after `following` steps.
+
+        Returns those that are worth a change.
+        """
+        notable = [each for each in faults if each.gain >= _NOTABLE]
         if notable:
             found = "; ".join(f"{each.kind}: {each.finding.rstrip('.')}" for each in notable)
             self._say(f"After {steps} steps the run was looked at. {found}. What suits such machines is searched for.")
-            return
+            return notable
         small = max(faults, key=lambda each: each.gain, default=None)
         found = (
             "No worker and no line is at fault"
@@ -43,6 +46,7 @@ class Looks:
         )
         then = "It goes on as it is, and is not looked at again" if following is None else f"It goes on as it is until step {following}"
         self._say(f"After {steps} steps the run was looked at. {found}. {then}.")
+        return []
 
     def decided(self, advice: str, changed: bool) -> None:
         """Say what the search has found, and whether the run is changed."""
