@@ -7,7 +7,7 @@ arrive within `SPAN` of the mean time of a job alone; each may have one to four 
 workers as fit, up to four, and train with its own system, the all-reduce. `predicted` chooses hosts, workers and system by forecasts
 under seed 0. How long a placement really takes is a run of its own, with real gradients to the target under seed 1: what was forecast is
 not used for it. `topology + system` has the placements of `topology`, and of both systems the one with the best forecast for each: what of
-the gain is not the system's. `regret` compares the sum of ends of the local search with that of the exhaustive one, six jobs on eight
+the gain is not the system's. `regret` compares the sum of ends that the policy finds with the exhaustive search, six jobs on eight
 hosts, all at once, both by forecasts. Goals: 1.2 at least to both in the mean of each site, and a regret of 5 % at most.
 """
 
@@ -43,7 +43,7 @@ from polyrhythm.cluster import (
     WorkerDemand,
     WorkerSlot,
 )
-from polyrhythm.cluster.predicted import ExhaustiveSearch, HostKinds, LocalSearch, PredictedPlacement, joint_problem
+from polyrhythm.cluster.predicted import ExhaustiveSearch, HostKinds, JointSearch, PredictedPlacement, joint_problem
 from polyrhythm.cluster.simulation import ClusterRun, TracedJob, World, simulate_cluster
 from polyrhythm.hardware.network import Network
 from polyrhythm.hardware.site import Site
@@ -181,16 +181,16 @@ def compared(cluster: Cluster, seed: int, forecaster: TrainingForecaster, truth:
 
 
 def regret(cluster: Cluster, seed: int, forecaster: TrainingForecaster) -> tuple[float, bool]:
-    """The sum of ends of the local search over that of the exhaustive one, less 1, and whether that one came to its end."""
+    """The sum of ends of the policy's search over that of the exhaustive one, less 1, and whether that one came to its end."""
     state = ClusterState(cluster)
     for traced in drawn(cluster, seed, forecaster, spread=False):
         state = state.after(JobSubmitted(traced.job), now=0.0)
     problem = joint_problem(state, 0.0, forecaster, HostKinds(cluster, RingDevices()), Transaction(state), JOBS)
-    local = LocalSearch().best(problem)
-    exact = ExhaustiveSearch().best(problem, local)
-    assert local is not None
+    own = JointSearch().best(problem)
+    exact = ExhaustiveSearch().best(problem, own)
+    assert own is not None
     assert exact is not None
-    return local.total / exact.total - 1, exact.is_optimal
+    return own.total / exact.total - 1, exact.is_optimal
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:

@@ -1,7 +1,7 @@
 """Placements by predicted times: ways to place a job, their forecasts, and joint schedules of several jobs."""
 
 from polyrhythm.cluster.predicted.forecasts import Forecast, Forecaster, StepForecaster
-from polyrhythm.cluster.predicted.joint_schedule import ExhaustiveSearch, JointProblem, JointSchedule, LocalSearch, PlannedStart
+from polyrhythm.cluster.predicted.joint_schedule import ExhaustiveSearch, JointProblem, JointSchedule, JointSearch, PlannedStart
 from polyrhythm.cluster.predicted.policy import PredictedPlacement, joint_problem
 from polyrhythm.cluster.predicted.ways import HostKinds, WayToPlace
 
@@ -12,7 +12,7 @@ __all__ = [
     "HostKinds",
     "JointProblem",
     "JointSchedule",
-    "LocalSearch",
+    "JointSearch",
     "PlannedStart",
     "PredictedPlacement",
     "StepForecaster",

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, combinations, product
 
 from polyrhythm.cluster.placements import JobPlacement
 from polyrhythm.cluster.predicted.ways import HostKinds, WayToPlace
@@ -144,9 +145,10 @@ class ExhaustiveSearch:
 @dataclass(frozen=True, slots=True)
 class LocalSearch:
     """Jobs one after the other, each in the way that is best for it at some price of workers, and with at most so many of them; then
-    changes of one job, while they help.
+    changes, while they help.
 
-    A change gives one job another way, or another place in the order. `trials` bounds the schedules that are tried.
+    A change gives one job another way and another place in the order, or, where no such change helps, two jobs other ways, in their places
+    or in each other's. `trials` bounds the schedules that are tried.
     """
 
     prices: tuple[float, ...] = (0.0, 0.1, 0.3, 1.0)
@@ -196,21 +198,47 @@ class LocalSearch:
         return None if schedule is None else (schedule, sequence)
 
     def _improved(self, problem: JointProblem, best: JointSchedule, sequence: list[tuple[int, WayToPlace]]) -> JointSchedule:
-        left = self.trials
-        moved = True
-        while moved and left > 0:
+        left, moved = self.trials, True
+        while moved:
             moved = False
-            for place, (number, own) in enumerate(sequence):
-                ways = problem.ways[problem.records[number].job.name]
-                rest = [*sequence[:place], *sequence[place + 1 :]]
-                changes = [
-                    [*rest[:to], (number, way), *rest[to:]] for to in range(len(sequence)) for way in (ways if to == place else [own])
-                ]
-                for changed in changes:
-                    left -= 1
-                    schedule = problem.scheduled(changed)
-                    if schedule is not None and schedule.total < best.total - 1e-9:
-                        best, sequence, moved = schedule, changed, True
-                if moved or left <= 0:
+            for changed in chain(_changes_of_one(problem, sequence), _changes_of_two(problem, sequence)):
+                if left <= 0:
+                    return best
+                left -= 1
+                schedule = problem.scheduled(changed)
+                if schedule is not None and schedule.total < best.total - 1e-9:
+                    best, sequence, moved = schedule, changed, True
                     break
         return best
+
+
+def _changes_of_one(problem: JointProblem, sequence: Sequence[tuple[int, WayToPlace]]) -> Iterator[list[tuple[int, WayToPlace]]]:
+    """The sequences in which one job has another way, another place, or both."""
+    for place, (number, _) in enumerate(sequence):
+        rest = [*sequence[:place], *sequence[place + 1 :]]
+        for to in range(len(sequence)):
+            for way in problem.ways[problem.records[number].job.name]:
+                yield [*rest[:to], (number, way), *rest[to:]]
+
+
+def _changes_of_two(problem: JointProblem, sequence: Sequence[tuple[int, WayToPlace]]) -> Iterator[list[tuple[int, WayToPlace]]]:
+    """The sequences in which two jobs have other ways, in their places or in each other's: one may make room for the other."""
+    for (here, (one, _)), (there, (other, _)) in combinations(enumerate(sequence), 2):
+        ways = (problem.ways[problem.records[number].job.name] for number in (one, other))
+        for first, second in product(*ways):
+            for a, b in ((here, there), (there, here)):
+                changed = list(sequence)
+                changed[a], changed[b] = (one, first), (other, second)
+                yield changed
+
+
+@dataclass(frozen=True, slots=True)
+class JointSearch:
+    """What a local search finds, and branch and bound from there over some thousand starts: up to five jobs it comes to its end."""
+
+    local: LocalSearch = LocalSearch()
+    rest: ExhaustiveSearch = ExhaustiveSearch(nodes=2000)
+
+    def best(self, problem: JointProblem) -> JointSchedule | None:
+        """The best schedule that was found."""
+        return self.rest.best(problem, self.local.best(problem))

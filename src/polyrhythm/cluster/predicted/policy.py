@@ -9,7 +9,7 @@ from polyrhythm.cluster.devices import RingDevices
 from polyrhythm.cluster.gang import GangPlacement
 from polyrhythm.cluster.placements import JobPlacement
 from polyrhythm.cluster.predicted.forecasts import Forecaster
-from polyrhythm.cluster.predicted.joint_schedule import JointProblem, JointSchedule, LocalSearch
+from polyrhythm.cluster.predicted.joint_schedule import JointProblem, JointSchedule, JointSearch
 from polyrhythm.cluster.predicted.ways import HostKinds
 from polyrhythm.cluster.protocols import DevicePolicy, Placer
 from polyrhythm.cluster.state import ClusterState, JobRecord
@@ -23,7 +23,7 @@ _LATE = 0.1
 class PredictedPlacement:
     """A joint schedule of the first `window` jobs that wait: what it starts now is placed, and the others wait for better hosts.
 
-    The schedule has the smallest sum of ends that `LocalSearch` finds. Running jobs are expected to end as predicted when they were placed;
+    The schedule has the smallest sum of ends that `JointSearch` finds. Running jobs are expected to end as predicted when they were placed;
     one that is late, as much later again as it is late already, and at least a tenth of its time.
     The sum counts every job once: use it with the order `FirstIn`, and without preemption.
     """
@@ -36,7 +36,7 @@ class PredictedPlacement:
         """The placer for one decision, with its schedule."""
         kinds, trial = HostKinds(state.cluster, self.devices), Transaction(state)
         problem = joint_problem(state, now, self.forecaster, kinds, trial, self.window)
-        schedule = LocalSearch().best(problem) if problem.records else None
+        schedule = JointSearch().best(problem) if problem.records else None
         return PredictedPlacer(self, schedule, now, GangPlacement(devices=self.devices).prepare(state, now))
 
 

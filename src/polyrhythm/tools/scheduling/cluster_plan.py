@@ -22,7 +22,7 @@ from polyrhythm.cluster.predicted import (
     Forecaster,
     HostKinds,
     JointSchedule,
-    LocalSearch,
+    JointSearch,
     PlannedStart,
     joint_problem,
 )
@@ -83,7 +83,7 @@ class ClusterPlan:
 def plan_cluster(cluster: Cluster, jobs: Sequence[ClusterJob], forecaster: Forecaster) -> ClusterPlan:
     """The plan with the least mean completion: all jobs wait now, none is stopped once it runs.
 
-    Of up to six jobs on eight hosts every schedule is tried, of more a local search improves one.
+    Of up to six jobs on eight hosts every schedule is tried, of more a `JointSearch` improves one.
     """
     state = ClusterState(cluster)
     for job in jobs:
@@ -103,7 +103,7 @@ def _schedule(state: ClusterState, forecaster: Forecaster) -> JointSchedule | No
     problem = joint_problem(state, 0.0, forecaster, kinds, trial, len(state.jobs))
     if not problem.records:
         return None
-    found = LocalSearch().best(problem)
+    found = JointSearch().best(problem)
     small = len(problem.records) <= EXACT_JOBS and len(state.cluster.hosts) <= EXACT_HOSTS
     return ExhaustiveSearch().best(problem, found) if small else found
 
