@@ -5,7 +5,9 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -18,10 +20,13 @@ from polyrhythm.core.kernel.job import Job, WorkerContext
 from polyrhythm.core.kernel.port import Port
 from polyrhythm.core.processes.rendezvous import crew_place
 from polyrhythm.core.processes.rendezvous.crew_place import CrewPlace
+from polyrhythm.core.processes.rendezvous.join import JoinedRun
 from polyrhythm.core.processes.spawn.launch import Processes
+from polyrhythm.core.records.load import load
 from polyrhythm.core.training.crew_change import CrewChange
 from polyrhythm.core.training.join_crew import given_crew
-from polyrhythm.errors import CompositionError, RunError, WorkloadError
+from polyrhythm.core.training.log import Log
+from polyrhythm.errors import CompositionError, RunError, Stopped, WorkloadError
 
 ROOT = Path(__file__).resolve().parents[3]
 Deeds = dict[int, signal.Signals]
@@ -172,6 +177,27 @@ def test_a_worker_that_joins_and_fails_before_its_first_step_is_lost_alone(tmp_p
     found = [torch.load(path) for path in sorted(tmp_path.glob("end-*.pt"))]
     assert [(members, lost) for members, _, lost, _ in found] == [(("worker/0", "worker/1"), ["worker/2"])] * 2
     assert capfd.readouterr().err.count("continues without worker/2, which failed before its first step: worker/2 has ended before") == 2
+
+
+@pytest.mark.parametrize("where", [JoinedRun, Log])
+def test_who_is_asked_to_end_when_all_have_trained_to_the_end_leaves_a_whole_record(where: Any, tmp_path: Path) -> None:
+    """While it waits for the others, in `leave` of `JoinedRun`, or while its record is completed, in `close` of `Log`."""
+    name = {JoinedRun: "leave", Log: "close"}[where]
+
+    def program(number: int) -> None:
+        usual = getattr(where, name)
+
+        def asked(own: Any, *given: Any) -> Any:
+            os.kill(os.getpid(), signal.SIGTERM)
+            return usual(own, *given)
+
+        if number == 1:
+            setattr(where, name, asked)
+        with suppress(Stopped):
+            train("allreduce", number, {}, 0, tmp_path)
+
+    together(program, 2)
+    assert [load(directory).state for directory in sorted((tmp_path / "records").iterdir())] == ["ended", "ended"]
 
 
 def test_what_a_crew_that_changes_cannot_have_is_refused_before_anybody_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:

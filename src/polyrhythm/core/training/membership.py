@@ -7,9 +7,11 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
+from polyrhythm.core.kernel.job import Ending
 from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.kernel.stopping import StopSignals, tell
 from polyrhythm.core.processes.rendezvous.join import JoinedRun
+from polyrhythm.core.processes.system.signals import DeferredSignals
 from polyrhythm.core.records import killed
 from polyrhythm.core.training.log import Log
 from polyrhythm.core.training.result import Run
@@ -60,16 +62,24 @@ class Membership:
         try:
             if self._joined.failure is not None:
                 raise self._joined.failure
-            conclude(self._log.outcome, self._joined.leave(self._conclusion(worker)), self._name)
+            ending = self._joined.leave(self._conclusion(worker))
         except BaseException as problem:
             self._joined.fail(problem, self._fail)
             self._signals.restore()
             raise
-        self._signals.restore()
-        self._complete_others()
-        self._log.close()
+        self._complete(ending)
         self._log.warn()
         return Run(self._log.outcome)
+
+    def _complete(self, ending: Ending) -> None:
+        """Complete the record of a run that has ended well; a signal that comes meanwhile acts only after that."""
+        try:
+            with DeferredSignals(lambda: None):
+                conclude(self._log.outcome, ending, self._name)
+                self._complete_others()
+                self._log.close()
+        finally:
+            self._signals.restore()
 
     def abandon(self) -> None:
         """Leave a run that has failed."""
@@ -118,11 +128,10 @@ class Membership:
         if worker is None:
             return
         ending = self._joined.end(worker.finished, partial(self._concluded, worker), partial(self._end_badly, worker))
-        self._signals.restore()
-        if ending is not None:
-            conclude(self._log.outcome, ending, self._name)
-            self._complete_others()
-            self._log.close()
+        if ending is None:
+            self._signals.restore()
+        else:
+            self._complete(ending)
             self._log.warn()
 
 

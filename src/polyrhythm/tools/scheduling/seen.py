@@ -10,6 +10,9 @@ from polyrhythm.cluster.changes import common_slots
 from polyrhythm.tools.scheduling.job_run import CarriedJob
 
 _LINGER_SECONDS = 30.0
+"""Of a fixed number of workers, what the others of one that failed have, to notice it and to say so."""
+_LATE_SECONDS = 1.0
+"""Members of a crew leave it together, and a signal does not break off their records: what is there longer has come too late."""
 
 
 def jobs_arrived(state: ClusterState, runs: Mapping[str, CarriedJob], now: float) -> ClusterState:
@@ -35,7 +38,7 @@ class JobsSeen:
                 continue
             lost = {worker for worker, slot in run.workers.items() if not state.healthy(slot.host, slot.devices)}
             self.stop(run, [worker for worker in run.workers if worker in lost])
-            self.stop(run, run.lingering(_LINGER_SECONDS, now))
+            self.stop(run, run.lingering(_LATE_SECONDS if run.training.job.is_malleable else _LINGER_SECONDS, now))
             if run.settle(self.restarts, now):
                 self.stop(run, list(run.workers))
                 state = state.after(JobEnded(name), now)

@@ -31,6 +31,7 @@ KNOWN, BROKEN, LEAVING = CREW + "known", CREW + "broken", CREW + "leaving"
 TABLE, STAY, DISMISSED, DROPPED = CREW + "table", CREW + "stay", CREW + "dismissed", CREW + "dropped"
 _PORT_SECONDS, _PAUSE_SECONDS = 5.0, 0.1
 _GUEST_SECONDS, _LOOK_SECONDS = 60.0, 0.5
+_LEFT = "The first member of the run has left it. Start this process again."
 _JUDGE_SECONDS = 1.0
 """So long after a connection of two others has broken it is known whether one of the two is lost."""
 
@@ -113,7 +114,8 @@ class CrewHost:
         """Close the door, and send away who waits there."""
         self._closed = True
         for caller in self._queue:
-            caller.refuse(RunError("The first member of the run has left it. Start this process again."))
+            over = "The run has ended: it takes nobody any more." if self.lead.authority.finished else _LEFT
+            caller.refuse(RunError(over))
         if self._door is not None:
             self._door.close()
 

@@ -86,6 +86,11 @@ class JoinedCrew:
         """True if it takes steps with others."""
         return self._view.present(self._name) and not self._ended
 
+    @property
+    def ended(self) -> bool:
+        """True if the whole run has ended, in which this worker was to the end."""
+        return self._view.present(self._name) and self._ended
+
     def close(self) -> None:
         """Close the door, if it is here; when the loop has ended."""
         if self._host is not None:

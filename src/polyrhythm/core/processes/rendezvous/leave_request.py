@@ -25,14 +25,15 @@ class LeaveRequest:
         crew.on_stay = self._break_off
 
     def ask(self, problem: Stopped) -> None:
-        """Ask to leave at the next cut; a process that is not admitted, or takes no more steps, ends at once."""
-        if not self._crew.may_leave:
+        """Ask to leave at the next cut. At the end of the run all leave anyway; a process that is not admitted ends at once."""
+        if not (self._crew.may_leave or self._crew.ended):
             raise problem
         self._problem = problem
         self._timer = threading.Timer(_NOTICE_SECONDS, self._break_off)
         self._timer.daemon = True
         self._timer.start()
-        self._node.loop.call(self._crew.ask_to_leave)
+        if not self._crew.ended:
+            self._node.loop.call(self._crew.ask_to_leave)
 
     def close(self) -> None:
         """The worker has left."""
