@@ -9,7 +9,8 @@ PolyrhythmError
 ├── UnknownNameError     a system, network, workload or option that does not exist; names the nearest that does
 ├── DataError            data that cannot be sharded over the workers
 ├── WorkloadError        a JOB that cannot be loaded, or a training function that broke its contract
-│   ├── GradientsError  steps that differ, so that the gradients of several virtual workers cannot be computed at once
+│   ├── NoRankError      a program of torch.distributed that has started no rank
+│   ├── GradientsError   steps that differ, so that the gradients of several virtual workers cannot be computed at once
 │   └── ScriptEnded      a JOB file that refused its command line with its own message
 ├── DivergedError        a loss or an update that is NaN or infinite
 └── RunError             a run that failed after it had started
@@ -38,7 +39,16 @@ from collections.abc import Iterable, Sequence
 __all__ = [
     *("AliasWarning", "CheckpointError", "CompositionError", "DataError", "DeadlockError", "DivergedError", "DriftWarning", "ExportError"),
     "GradientsError",
-    *("NoProgressError", "PlainEpochsWarning", "PolyrhythmError", "PredictorError", "RecordError", "RecordWarning", "ResumedWarning"),
+    *(
+        "NoProgressError",
+        "NoRankError",
+        "PlainEpochsWarning",
+        "PolyrhythmError",
+        "PredictorError",
+        "RecordError",
+        "RecordWarning",
+        "ResumedWarning",
+    ),
     "RunError",
     *(
         "StateLostError",
@@ -94,6 +104,10 @@ class DataError(PolyrhythmError, ValueError):
 
 class WorkloadError(PolyrhythmError):
     """A training function or a JOB file that cannot be used."""
+
+
+class NoRankError(WorkloadError):
+    """A program of torch.distributed, which was to start its ranks itself, that has started none."""
 
 
 class GradientsError(WorkloadError):

@@ -88,7 +88,10 @@ INIT = "import torch.distributed as dist, torch.multiprocessing as mp, sys\n"
         ("dist.init_process_group('gloo')", None, WorkloadError, "give --workers"),
         ("dist.init_process_group('gloo', rank=0, world_size=2, init_method='tcp://127.0.0.1:1')", None, WorkloadError, "give --workers"),
         ("dist.init_process_group('gloo', rank=0, world_size=2)", 3, CompositionError, "Process 0 of 3 calls itself rank 0 of 2"),
-        ("mp.spawn(print, nprocs=2)", 2, WorkloadError, "leave --workers out"),
+        ("mp.spawn(print, nprocs=2)", 2, WorkloadError, "leave --workers out of polyrhythm simulate"),
+        ("import polyrhythm as pr\npr.run(print, on=pr.Processes())", 2, CompositionError, "pr.run starts workers itself.*with python, or"),
+        ("import polyrhythm as pr\npr.run(print, on=pr.Simulator())", None, CompositionError, "pr.run starts workers itself.*pr.join"),
+        ("import polyrhythm as pr\npr.simulate(print, ranks=2)", 2, CompositionError, "pr.simulate starts workers itself"),
         ("1 / 0", None, WorkerFailed, "the program failed: ZeroDivisionError"),
         (
             "dist.init_process_group('gloo')\nif dist.get_rank() == 1: sys.exit(3)",

@@ -192,7 +192,10 @@ def _popen(made: _Made, theirs: Callable[[BaseProcess], Any]) -> Callable[[BaseP
                 process._target, process._args = function, (number, *arguments)
             return StartedRank(launch, made(process, launch))
         if current() is not None and by_spawn:
-            raise WorkloadError("A rank starts ranks with torch.multiprocessing: leave --workers out, and they become those of the run.")
+            raise WorkloadError(
+                "A rank starts ranks with torch.multiprocessing: leave --workers out of polyrhythm simulate, and they become those of "
+                "the run. To check a program, or to compare systems in it, let it be one rank itself, as torchrun starts it."
+            )
         return theirs(process)
 
     return start

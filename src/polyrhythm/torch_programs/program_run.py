@@ -9,6 +9,7 @@ from pathlib import Path
 
 from polyrhythm.core.kernel.events import Recorder
 from polyrhythm.core.kernel.job import Ending
+from polyrhythm.core.kernel.seat import refuse_within_program
 from polyrhythm.core.kernel.stopping import stoppable
 from polyrhythm.core.records.outcome import Outcome, Summary
 from polyrhythm.core.records.progress import Watch, ignore
@@ -86,6 +87,7 @@ class ProgramRun:
 
     def attempt(self, directory: str | Path | None = None, watch: Watch = ignore) -> Attempt:
         """Make the run, and return a failed one too. What could not be charged is in the settings of its record."""
+        refuse_within_program("pr.simulate")
         outcome = Outcome(Summary(self.system, self.ranks or 0, self.on.kind, self.on.network_name, self.on.seed), settings=self.recorded())
 
         def execute(record: Recorder) -> Ending:

@@ -115,7 +115,7 @@ def being(rank: Any, its: VirtualClock | None = None) -> Iterator[Any]:
     before = current(), clock()
     _here.rank, _here.clock = rank, its if rank is None else rank
     try:
-        with nullcontext() if rank is None else seated(rank):
+        with nullcontext() if rank is None and its is None else seated(rank):
             yield rank
     finally:
         _here.rank, _here.clock = before

@@ -13,7 +13,7 @@ from polyrhythm.core.simulator.failure import failure
 from polyrhythm.core.simulator.process_state import OwnModules, ProcessState, separate
 from polyrhythm.core.simulator.simulator import Simulator
 from polyrhythm.core.simulator.threads import Threads
-from polyrhythm.errors import DeadlockError, PolyrhythmError, WorkloadError
+from polyrhythm.errors import DeadlockError, NoRankError, PolyrhythmError
 from polyrhythm.hardware.segments import SegmentTimes
 from polyrhythm.process_group.messages.calls import line_of_caller
 from polyrhythm.process_group.messages.desk import explained
@@ -115,12 +115,12 @@ def launched(main: Main, runs: VirtualRuns, seed: int) -> Ending:
         elif isinstance(problem, PolyrhythmError):
             raise
         elif "env://" in str(problem):
-            raise WorkloadError(f"{_NO_RANK}. ({problem})") from None
+            raise NoRankError(f"{_NO_RANK}. ({problem})") from None
         else:
             raise failure("the program", problem) from None
     finally:
         now = ProcessState(runs.owns)
         before.load(now)
     if not launch.ranks:
-        raise WorkloadError(f"{_NO_RANK}.")
+        raise NoRankError(f"{_NO_RANK}.")
     return launch.ending

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from polyrhythm.core.kernel.job import WorkerContext
 from polyrhythm.core.kernel.location import Location
+from polyrhythm.errors import CompositionError
 
 
 class Seat(Protocol):
@@ -39,10 +40,20 @@ def seat() -> Seat | None:
 
 
 @contextmanager
-def seated(taken: Seat) -> Iterator[None]:
-    """Let this thread have a seat."""
-    _here.seat = taken
+def seated(taken: Seat | None) -> Iterator[None]:
+    """Let this thread be one of a program in virtual time, with a seat; without one, that which starts the ranks."""
+    before = seat(), getattr(_here, "simulated", False)
+    _here.seat, _here.simulated = taken, True
     try:
         yield
     finally:
-        _here.seat = None
+        _here.seat, _here.simulated = before
+
+
+def refuse_within_program(what: str) -> None:
+    """Raises CompositionError for `what` starts workers of its own, in a thread of a program that is in virtual time already."""
+    if getattr(_here, "simulated", False):
+        raise CompositionError(
+            f"{what} starts workers itself, in a script that is simulated already, where each rank would start others: run the script with "
+            "python, or give its function train(worker) to polyrhythm run or compare. A rank becomes a worker by pr.join()."
+        )

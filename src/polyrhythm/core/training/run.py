@@ -18,6 +18,7 @@ from polyrhythm.core.job_files.script import refuse_while_imported
 from polyrhythm.core.kernel.crew import Crew
 from polyrhythm.core.kernel.events import Overwritten, Recorder
 from polyrhythm.core.kernel.job import Ending, Runtime
+from polyrhythm.core.kernel.seat import refuse_within_program
 from polyrhythm.core.kernel.stopping import stoppable, stops_reported
 from polyrhythm.core.processes import Processes
 from polyrhythm.core.protocols.metrics_logger import MetricsLogger
@@ -137,6 +138,7 @@ def attempt(
 
     Raises PolyrhythmErrors for a run that cannot be started.
     """
+    refuse_within_program("pr.run")
     crew = Crew.of(workers)
     if not isinstance(loggers, (list, tuple)) or not all(callable(getattr(each, "open", None)) for each in loggers):
         raise CompositionError(f"loggers={shown(loggers)} is no list of loggers: give such as loggers=[pr.loggers.CSV('metrics.csv')].")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from shlex import quote
+from shlex import join, quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from polyrhythm.errors import PolyrhythmError
+from polyrhythm.errors import CompositionError, NoRankError, PolyrhythmError
 from polyrhythm.tools.cli.complete import complete_systems
 from polyrhythm.tools.cli.failures import exit_code, guarded, notice
 from polyrhythm.tools.cli.groups import PrintOptions, grouped
@@ -84,6 +84,7 @@ def _settings(system: str | None, options: Sequence[str] | None, metric: str, st
 @guarded
 @grouped
 def simulate(
+    context: typer.Context,
     command: Command,
     workers: Ranks = None,
     network: NetworkName = None,
@@ -127,6 +128,8 @@ def simulate(
     run = ProgramRun(main, workers, on, settings, timeline, measure=measure, memory=memory, per_node=per_node)
     with reserved(shown.as_json), progress(1, shown.watched) as begin:
         tried = run.attempt(kept, begin(run.system))
+    if isinstance(tried.error, NoRankError):
+        _refuse_late_options(command, context)
     status = ended(tried, shown.as_json, kept, remarks=(NOT_CHARGED,), further=_show_more, target=goal, code=_status)
     if measure is not None and not status:
         notice(f"the times of what the ranks compute are in {measure}: --device {quote(str(measure))} charges them")
@@ -140,6 +143,18 @@ def _places(out: Path | None, measure: Path | None) -> Path | None:
 
     refuse_unwritable(measure, "--measure")
     return directory(out, COMPARISON)
+
+
+def _refuse_late_options(command: Sequence[str], context: typer.Context) -> None:
+    """Raises CompositionError where the arguments of the script have an option of ours, which was to be before it."""
+    script, *arguments = command
+    ours = {name for parameter in context.command.params for name in (*parameter.opts, *parameter.secondary_opts)}
+    late = next((number for number, word in enumerate(arguments) if word.startswith("-") and word.partition("=")[0] in ours), None)
+    if late is not None:
+        raise CompositionError(
+            f"{script} has started no rank, and {arguments[late]} after it is its own argument: options of simulate come before SCRIPT, as "
+            f"in polyrhythm simulate {join(arguments[late:])} {join([script, *arguments[:late]])}."
+        )
 
 
 def _show_more(outcome: Outcome) -> None:
