@@ -36,12 +36,17 @@ class Browser:
 
     def open(self, url: str, width: int, height: int, dark: bool = False, touch: bool = False) -> None:
         """Open `url` in a window of that size, and wait until the page says that it is ready."""
+        self.visit(url, width, height, dark, touch)
+        self.until("document.body && document.body.dataset.ready === 'yes'")
+
+    def visit(self, url: str, width: int, height: int, dark: bool = False, touch: bool = False) -> None:
+        """Open `url` in a window of that size, and wait until it is loaded; its scripts may still be at work."""
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=touch)
         self.call("Emulation.setTouchEmulationEnabled", enabled=touch)
         scheme = "dark" if dark else "light"
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
         self.call("Page.navigate", url=url)
-        self.until("document.body && document.body.dataset.ready === 'yes'")
+        self.until(f"location.href === {json.dumps(url)} && document.readyState === 'complete'")
 
     def value(self, expression: str) -> Any:
         """The value of an expression of JavaScript."""

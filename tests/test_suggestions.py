@@ -19,12 +19,36 @@ from polyrhythm.workloads.registry import WORKLOADS
         ("box-4", ["box-1", "box-2", "box-3", "box-5", "attic"], ["box-1", "box-2", "box-3"]),
         ("SSP", ["ssp", "easgd"], ["ssp"]),
         ("esgd", ["easgd", "eamsgd"], ["easgd"]),
+        ("digts", list(WORKLOADS), ["digits-cnn", "digits-mlp"]),
         ("nothing-like-it", ["ssp", "easgd"], []),
     ],
 )
 def test_names_that_are_equally_near_are_all_suggested_up_to_three(given_name: str, known: list[str], meant: list[str]) -> None:
     assert [name for name in nearest(given_name, known) if name in meant] == meant
     assert len(nearest(given_name, known)) <= 3
+
+
+@pytest.mark.parametrize(
+    ("option", "known"),
+    [
+        ("--batcher", ["--machines", "--arrivals"]),
+        ("--network", ["--workers", "--twin"]),
+        ("--trace", ["--step"]),
+        ("--cut", ["--out", "--count-headers"]),
+        ("--site", ["--steps"]),
+        ("--loss", ["--hosts"]),
+        ("--", ["--out"]),
+    ],
+)
+def test_an_option_is_not_near_another_for_the_dashes_that_all_have(option: str, known: list[str]) -> None:
+    assert nearest(option, known) == []
+
+
+@pytest.mark.parametrize(
+    ("option", "meant"), [("--jsom", "--json"), ("--output", "--out"), ("-workers", "--workers"), ("--repots", "--report")]
+)
+def test_a_misspelt_option_finds_the_one_that_was_meant(option: str, meant: str) -> None:
+    assert nearest(option, ["--json", "--out", "--workers", "--report", "--seed"]) == [meant]
 
 
 @given(st.text(max_size=12))

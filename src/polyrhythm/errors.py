@@ -64,7 +64,7 @@ __all__ = [
 ]
 
 
-_MOST, _NEAR, _AS_NEAR = 3, 0.6, 0.03
+_MOST, _NEAR, _AS_NEAR = 3, 0.7, 0.03
 """So many names are suggested, of at least that similarity (of `difflib`), which is at most so much below that of the nearest."""
 _WORD, _AS_PART = 3, 0.75
 """A part of a name has at least so many letters, and counts as so similar."""
@@ -248,19 +248,28 @@ def unknown(kind: str, given: str, known: Iterable[str]) -> UnknownNameError:
 def nearest(given: str, known: Iterable[str]) -> list[str]:
     """Up to three of `known` that are as near to `given` as the nearest, whatever their case; none if nothing is near.
 
-    Names that begin with `given`, or have it as one of their words, are near too.
+    Names that begin with `given`, have it as one of their words, or are its beginning, are near too. The dashes before an option are no
+    part of its name: all options have them.
     """
-    typed = given.casefold()
-    shares = {name: _alike(typed, name.casefold()) for name in known}
+    typed = _bare(given)
+    shares = {name: _alike(typed, _bare(name)) for name in known}
     best = max(shares.values(), default=0.0)
     near = [name for name, share in shares.items() if share >= max(_NEAR, best - _AS_NEAR)]
-    return sorted(near, key=lambda name: (-shares[name], not name.casefold().startswith(typed), name))[:_MOST]
+    return sorted(near, key=lambda name: (-shares[name], not _bare(name).startswith(typed), name))[:_MOST]
+
+
+def _bare(name: str) -> str:
+    return name.casefold().lstrip("-")
 
 
 def _alike(typed: str, name: str) -> float:
+    words = name.replace("_", "-").split("-")
     share = difflib.SequenceMatcher(None, typed, name).ratio()
-    part = len(typed) >= _WORD and (name.startswith(typed) or typed in name.replace("_", "-").split("-"))
-    return max(share, _AS_PART) if part else share
+    long = len(typed) >= _WORD
+    # "digts" is the beginning of digits-cnn, with a letter left out; a shorter one would be the beginning of too much
+    begun = difflib.SequenceMatcher(None, typed, words[0]).ratio() if len(typed) > _WORD and words[0][:1] == typed[0] else 0.0
+    part = long and (name.startswith(typed) or typed in words or (len(name) >= _WORD and typed.startswith(name)))
+    return max(share, min(begun, _AS_PART), _AS_PART if part else 0.0)
 
 
 def did_you_mean(names: Sequence[str]) -> str:

@@ -11,6 +11,7 @@ from polyrhythm.cluster.simulation import ClusterRun
 from polyrhythm.cluster.simulation.results import JobRun
 from polyrhythm.tools.cli.app import app
 from polyrhythm.tools.report.cluster_page import COLUMNS, policies_sentence
+from report.page_laws import empty_tables, fixed_colours
 
 SITE = """
 name = "home"
@@ -30,6 +31,8 @@ def test_policies_are_beside_each_other_in_a_table_and_a_page(tmp_path: Path) ->
     assert "mean completion" in text
     assert "Jobs complete after 6.83 min in the mean, the same under fifo and las." in text
     written = page.read_text()
+    assert fixed_colours(written) == set()
+    assert empty_tables(written) == []
     assert "Who was where: las" in written
     assert "Completion times" in written
     assert "http" not in written.partition("<script>")[0].replace("http-equiv", "")

@@ -31,6 +31,12 @@ def test_an_unknown_option_is_refused_with_the_nearest(command: str, polyrhythm:
     assert ("comes after --: JOB -- --jsom." in done.err) == (command in OF_JOBS)
 
 
+@pytest.mark.parametrize(("word", "meant"), [("--trace", "'--arrivals'"), ("--site=x", "'--machines' or '--step'")])
+def test_an_option_that_is_called_by_the_name_of_its_value_is_found(word: str, meant: str, polyrhythm: Command) -> None:
+    said = polyrhythm("serve", "simulate", "models.toml", word).err
+    assert f"No option is called '{word.partition('=')[0]}'. Did you mean {meant}?" in said
+
+
 @pytest.mark.parametrize("command", OF_JOBS)
 def test_a_word_that_no_option_takes_is_not_given_to_the_job(command: str, polyrhythm: Command, tiny: Path) -> None:
     required = {"plan": ["--to", "loss=1"], "launch": ["--on", "torchrun"]}.get(command, [])

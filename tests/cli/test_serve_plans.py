@@ -10,6 +10,7 @@ import pytest
 
 from polyrhythm.serving import LatencyProfile
 from polyrhythm.serving.serving_files import write_profiles
+from report.page_laws import empty_tables, fixed_colours
 
 MODELS = """
 [[models]]
@@ -125,6 +126,19 @@ def test_a_plan_becomes_the_configuration_of_triton(polyrhythm: Any, files: tupl
     assert "tritonserver --model-repository=" in result.err
 
 
+def test_an_emulated_model_is_not_to_be_copied(polyrhythm: Any, files: tuple[str, ...], tmp_path: Path) -> None:
+    """It has no file; a model of a file beside it is to be copied as ever."""
+    for server in ("triton", "bentoml"):
+        said = polyrhythm("serve", "plan", *files, "--export", server, "--to", str(tmp_path / server)).err
+        assert "put what digits stands for " in said
+        assert "(it is emulated, without a file)" in said
+        assert "copy each model" not in said
+    (tmp_path / "models.toml").write_text(MODELS.replace("SLO", "1 s").replace("emulated = true", 'torch = "models.py:digits"'))
+    said = polyrhythm("serve", "plan", *files, "--export", "triton", "--to", str(tmp_path / "again")).err
+    assert "copy each model beside its config.pbtxt as 1/model.onnx" in said
+    assert "is emulated" not in said
+
+
 def test_a_plan_becomes_the_configuration_of_bentoml(polyrhythm: Any, files: tuple[str, ...], tmp_path: Path) -> None:
     result = polyrhythm("serve", "plan", *files, "--export", "bentoml", "--to", str(tmp_path / "b"))
     assert result.code == 0
@@ -171,6 +185,31 @@ def test_a_simulated_load_is_told_by_session_and_drawn_on_a_page(polyrhythm: Any
     assert "<svg" in text
     assert "breaks first" in text
     assert "http" not in text.split("<script>")[0].replace("http-equiv", "")
+    assert fixed_colours(text) == set()
+    assert result.err.endswith(f"polyrhythm: the page is in {page}\n")
+
+
+def test_a_site_that_has_lost_its_machines_says_so(polyrhythm: Any, files: tuple[str, ...], tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    lost = ("--lose", "desk-1@3", "--lose", "desk-2@3")
+    assert polyrhythm("serve", "simulate", *files, "--seconds", "15", *lost, "--report", str(page)).code == 0
+    text = page.read_text()
+    assert "pages: No machine is left: all are lost." in text
+    assert "no profile" not in text
+    assert "No machine serves anything." in text
+    assert empty_tables(text) == []
+
+
+def test_a_site_whose_machines_with_a_profile_are_lost_is_not_told_to_measure_alone(
+    polyrhythm: Any, files: tuple[str, ...], tmp_path: Path
+) -> None:
+    site = SITE.replace("count = 2", "count = 1") + '\n[[machines]]\nname = "attic"\nkind = "server"\nmemory = "4 GB"\n'
+    (tmp_path / "site.toml").write_text(site)
+    page = tmp_path / "page.html"
+    polyrhythm("serve", "simulate", *files, "--seconds", "15", "--lose", "desk@3", "--report", str(page))
+    assert (
+        "no profile on any kind of machine that is left (server), only on laptop: bring one back, or measure it there" in page.read_text()
+    )
 
 
 def test_a_recorded_trace_is_played_and_printed_as_json(polyrhythm: Any, files: tuple[str, ...], tmp_path: Path) -> None:

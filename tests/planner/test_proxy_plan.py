@@ -25,6 +25,7 @@ from polyrhythm.tools.planner.proxy.proxy_plan import ProxyPlan
 from polyrhythm.tools.planner.proxy.proxy_request import ProxyPlanning, ProxyRequest
 from polyrhythm.tools.planner.proxy.proxy_table import show_proxy
 from polyrhythm.tools.planner.proxy.sizes import SizedModel
+from report.page_laws import empty_tables, fixed_colours
 
 from .jobs import InTurn
 
@@ -133,6 +134,8 @@ def test_the_command_runs_the_true_model_with_the_derived_rate(plan: ProxyPlan) 
 def test_a_page_and_json_have_the_same_figures(plan: ProxyPlan, tmp_path: Path) -> None:
     page = write_proxy_page(plan, tmp_path / "plan.html", "polyrhythm plan job.py --proxy width").read_text()
     assert "Where the figures come from" in page
+    assert fixed_colours(page) == set()
+    assert empty_tables(page) == []
     assert "polyrhythm plan job.py --proxy width" in page
     assert page == write_proxy_page(plan, tmp_path / "again.html", "polyrhythm plan job.py --proxy width").read_text()
 

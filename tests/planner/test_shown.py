@@ -12,6 +12,7 @@ from polyrhythm.tools.planner.forecast import Interval
 from polyrhythm.tools.planner.page import hues_of, write
 from polyrhythm.tools.planner.table import plan_text
 from polyrhythm.tools.planner.words import columns
+from report.page_laws import empty_tables, fixed_colours
 
 
 def choice(system: str, workers: int, seconds: float, nbytes: float = 1e6) -> Choice:
@@ -65,6 +66,8 @@ def test_a_system_has_one_hue_in_the_table_the_fronts_and_the_maps(tmp_path: Any
     page = write(given, tmp_path / "plan.html").read_text()
     for name in ("diloco", "ssp"):
         assert f'"hue": "{hues[name]}"' in page.replace('"hue":"', '"hue": "')
+    assert fixed_colours(page) == set()
+    assert empty_tables(page) == []
     assert page.count(f'stroke="{hues["diloco"]}"') >= 1
 
 

@@ -15,6 +15,7 @@ from polyrhythm.core.records.metrics import Target
 from polyrhythm.core.records.outcome import Outcome
 from polyrhythm.tools.report.page import page, write
 from polyrhythm.tools.report.panels import program
+from report.page_laws import empty_tables, fixed_colours
 
 from .scenes import SYSTEMS, failed, outcome, plain
 
@@ -54,6 +55,11 @@ def test_real_and_virtual_runs_have_sections_of_their_own(written: str) -> None:
     assert "virtual" not in re.sub(r"<script.*?</script>", "", real)
     assert "In virtual time" in virtual
     assert "Accuracy against virtual time" in virtual
+
+
+def test_its_pictures_can_be_read_in_light_and_dark(written: str) -> None:
+    assert fixed_colours(written) == set()
+    assert empty_tables(written) == []
 
 
 def test_it_needs_no_network(written: str) -> None:

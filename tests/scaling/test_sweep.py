@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from polyrhythm.tools.cli.app import app
 from polyrhythm.tools.scaling.scaling_page import law_rows, scaling_sentences, write_scaling_page
 from polyrhythm.tools.scaling.sweep import SAMPLES, ScalingPoint, ScalingSweep, report_of, sweep
+from report.page_laws import empty_tables, fixed_colours
 
 JOB = """
 import torch
@@ -85,7 +86,10 @@ def test_a_line_that_does_not_fit_is_not_called_a_power_law(tmp_path: Path) -> N
     bad = [ScalingPoint("a", str(n), 0, n, float(n), value) for n, value in ((1, 1.0), (2, 3.0), (4, 0.5), (8, 2.0))]
     report = report_of(bad, "loss", ScalingSweep({"a": ("w", ())}))
     assert all(row[-1].startswith("no: R² is below 0.9") for row in law_rows(report))
-    assert "no: R²" in write_scaling_page(report, tmp_path / "page.html", "polyrhythm scaling a").read_text()
+    page = write_scaling_page(report, tmp_path / "page.html", "polyrhythm scaling a").read_text()
+    assert "no: R²" in page
+    assert fixed_colours(page) == set()
+    assert empty_tables(page) == []
 
 
 def test_the_command_prints_laws_and_writes_a_report(job: str, tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from polyrhythm.tools.studies.storage_grid import StorageGrid
 from polyrhythm.tools.studies.study import Study, load_study, shipped
 from polyrhythm.tools.studies.study_report import StudyTable, best_of, speedups
 from polyrhythm.tools.studies.virtual_grid import VirtualGrid
+from report.page_laws import empty_tables
 
 XOR = VirtualGrid(job="xor", settings={"samples": 40}, workers=(1, 2), networks=("lan", "slow"))
 
@@ -186,6 +187,7 @@ def test_the_command_writes_a_table_a_report_and_a_page(polyrhythm: Any, tmp_pat
     page = (tmp_path / "out" / "report.html").read_text()
     assert "Two &lt;networks&gt;" in page
     assert "A quick run" in page
+    assert empty_tables(page) == []
     shown = polyrhythm("study", file, "--quick", "--out", tmp_path / "out", "--quiet")
     assert "All 2 cells were measured 2 times." in shown.out
     assert msgspec.json.decode((tmp_path / "out" / "report.json").read_bytes())["circumstances"]["taken"] == 4

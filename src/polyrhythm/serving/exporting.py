@@ -16,13 +16,30 @@ from polyrhythm.serving.serving_plan import DutySlot, MachinePlan, ServingPlan
 _QUEUED_BATCHES = 4
 
 
+@dataclass(frozen=True, slots=True)
+class ExportedModels:
+    """The names of the models of a plan: those that are computed, and the `emulated` ones, which are times alone and have no file."""
+
+    real: tuple[str, ...]
+    emulated: tuple[str, ...] = ()
+
+    def stand_ins(self, place: str) -> list[str]:
+        """What must be done for the emulated models, whose place another server wants filled; nothing if there are none."""
+        if not self.emulated:
+            return []
+        several, names = len(self.emulated) > 1, ", ".join(self.emulated)
+        return [
+            f"put what {names} stand{'' if several else 's'} for {place} ({'they are' if several else 'it is'} emulated, without a file)"
+        ]
+
+
 class PlanExport(Protocol):
     """A rule that writes a plan as the configuration of another server."""
 
     def files(self, made: ServingPlan) -> Mapping[str, str]:
         """The text of each file, by its path from the directory of the export."""
 
-    def next_step(self, directory: Path) -> str:
+    def next_step(self, directory: Path, models: ExportedModels) -> str:
         """What is to be done with the files in `directory`, in a sentence."""
 
 
@@ -44,12 +61,11 @@ class TritonExport:
             f"{each.machine.name}/{slot.model}/config.pbtxt": self._config(each, slot) for each in made.machines for slot in _largest(each)
         }
 
-    def next_step(self, directory: Path) -> str:
+    def next_step(self, directory: Path, models: ExportedModels) -> str:
         """What is to be done with the files in `directory`, in a sentence."""
-        return (
-            "copy each model beside its config.pbtxt as 1/model.onnx (polyrhythm export RUN --to onnx writes one), and start on each "
-            f"machine tritonserver --model-repository={directory}/MACHINE"
-        )
+        copied = "copy each model beside its config.pbtxt as 1/model.onnx (polyrhythm export RUN --to onnx writes one)"
+        steps = [*([copied] if models.real else []), *models.stand_ins("beside its config.pbtxt as 1/model.onnx")]
+        return f"{', '.join(steps)}, and start on each machine tritonserver --model-repository={directory}/MACHINE"
 
     def _config(self, each: MachinePlan, slot: DutySlot) -> str:
         return f"""# {each.machine.name}: {slot.rate:.4g} requests per second planned, {slot.budget * 1e3:.4g} ms each
@@ -86,12 +102,14 @@ class BentoExport:
         """`MACHINE/batching.py` for each machine."""
         return {f"{each.machine.name}/batching.py": _module(each) for each in made.machines}
 
-    def next_step(self, directory: Path) -> str:
+    def next_step(self, directory: Path, models: ExportedModels) -> str:
         """What is to be done with the files in `directory`, in a sentence."""
-        return (
+        steps = [
             f"copy {directory}/MACHINE/batching.py beside the service.py of that machine, which decorates each model with "
-            "@bentoml.service(**SERVICE[model]) and its method with @bentoml.api(**API[model]), and start bentoml serve there"
-        )
+            "@bentoml.service(**SERVICE[model]) and its method with @bentoml.api(**API[model])",
+            *models.stand_ins("in that service.py"),
+        ]
+        return f"{', '.join(steps)}, and start bentoml serve there"
 
 
 def _module(each: MachinePlan) -> str:

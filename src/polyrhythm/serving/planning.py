@@ -43,7 +43,7 @@ def plan(
     packed = pack(choices, rates, Packed([], list(machines)))
     if previous is not None:
         packed = _stable(choices, rates, previous, packed, machines)
-    unserved = [refused for one in sessions if (refused := _refusal(choices, one, machines)) is not None]
+    unserved = [refused for one in sessions if (refused := _refusal(choices, one, machines, previous is not None)) is not None]
     if entered < 1:
         reason = f"The entrance takes {rules.entrance_rate:.4g} requests per second, and {total:.4g} are planned: divide the site."
         unserved += [Unserved(one.name, one.rate * (1 - entered), reason) for one in sessions]
@@ -96,16 +96,22 @@ def _kept(
     return Packed(opened, [machine for machine in machines if machine.name not in used]), moved
 
 
-def _refusal(choices: Choices, one: ServingSession, machines: Sequence[ServingMachine]) -> Unserved | None:
-    """The refusal of a session that no machine can serve in time, with what could be served; None for others."""
+def _refusal(choices: Choices, one: ServingSession, machines: Sequence[ServingMachine], again: bool) -> Unserved | None:
+    """The refusal of a session that no machine can serve in time, with what could be served; None for others.
+
+    `again` is True where a plan was before this one: machines that are not there were there then, and are lost.
+    """
     if any(choices.most(one, machine) for machine in machines):
         return None
     known = [(machine, choices.profiles[one.model, machine.kind]) for machine in machines if (one.model, machine.kind) in choices.profiles]
+    if not machines:
+        return Unserved(one.name, one.rate, "No machine is left: all are lost." if again else "No machine is there to serve it: add one.")
     if not known:
-        kinds = ", ".join(sorted({machine.kind for machine in machines})) or "none"
+        kinds = ", ".join(sorted({machine.kind for machine in machines}))
         elsewhere = ", ".join(sorted(kind for model, kind in choices.profiles if model == one.model))
-        only = f", only on {elsewhere}" if elsewhere else ""
-        return Unserved(one.name, one.rate, f"{one.model} has no profile on any kind of machine ({kinds}){only}: measure one.")
+        only, left = f", only on {elsewhere}" if elsewhere else "", " that is left" if again else ""
+        advice = "bring one back, or measure it there" if again and elsewhere else "measure one"
+        return Unserved(one.name, one.rate, f"{one.model} has no profile on any kind of machine{left} ({kinds}){only}: {advice}.")
     roomy = [profile for machine, profile in known if profile.nbytes[0] <= machine.memory]
     if not roomy:
         least = min(profile.nbytes[0] for _, profile in known)

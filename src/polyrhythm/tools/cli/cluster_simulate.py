@@ -80,7 +80,7 @@ def simulate_jobs(
     for name, reason in sorted(runs[0].unfinished.items())[:5]:
         out.print(f"{name} {reason.sentence}")
     if page is not None:
-        notice(f"the page is {page}")
+        notice(f"the page is in {page}")
 
 
 def _world(failures: str | None, repair: str, restart: str) -> World:

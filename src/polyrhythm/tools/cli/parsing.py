@@ -6,6 +6,7 @@ one before it (`--checkpoint --resume` would write to a directory of that name).
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -13,10 +14,11 @@ from typing import Any
 import typer
 from typer.core import TyperCommand
 
-from polyrhythm.errors import CompositionError, PolyrhythmError, unknown
+from polyrhythm.errors import CompositionError, PolyrhythmError, UnknownNameError, did_you_mean, nearest, unknown
 from polyrhythm.tools.cli.failures import exit_code, show_error
 
 _JOB, _ARGUMENTS = "job", "arguments"
+_VALUE = re.compile(r"[a-z]{3,}")
 
 
 class StrictCommand(TyperCommand):
@@ -51,7 +53,7 @@ class StrictCommand(TyperCommand):
                 raise CompositionError(f"{waiting} needs a value, and {word} follows it: write {waiting} VALUE.")
             name = word.partition("=")[0]
             if not waiting and name.startswith("--") and name not in takes:
-                raise _unknown_option(name, word, takes, self._for_job())
+                raise _unknown_option(word, takes, self._by_value(name), self._for_job())
             waiting = word if not waiting and takes.get(word, False) else ""
 
     def _options(self) -> dict[str, bool]:
@@ -62,6 +64,12 @@ class StrictCommand(TyperCommand):
                 if name.startswith("-"):
                     known[name] = not getattr(parameter, "is_flag", False)
         return known
+
+    def _by_value(self, name: str) -> list[str]:
+        """The options whose value has that name: SITE of --machines SITE is what --site asks for."""
+        named = name.lstrip("-").casefold()
+        values = {parameter.opts[0]: _VALUE.findall(str(parameter.metavar or "").casefold()) for parameter in self.params}
+        return [option for option, words in values.items() if option.startswith("--") and named in words]
 
     def _for_job(self) -> bool:
         """True if the command has a JOB that takes arguments."""
@@ -83,8 +91,11 @@ def _divided(args: Sequence[str]) -> tuple[list[str], list[str]]:
     return list(args[:where]), list(args[where + 1 :])
 
 
-def _unknown_option(name: str, word: str, known: Iterable[str], for_job: bool) -> PolyrhythmError:
-    """The error for an option that the command does not have."""
-    error = unknown("option", name, [each for each in known if each.startswith("--")])
+def _unknown_option(word: str, known: Iterable[str], by_value: Sequence[str], for_job: bool) -> PolyrhythmError:
+    """The error for an option that the command does not have; `by_value` are those whose value has its name."""
+    name = word.partition("=")[0]
+    options = [each for each in known if each.startswith("--")]
+    near = [*by_value, *nearest(name, options)] if len(by_value) == 1 else []  # FILE is a value of several: it tells nothing
+    error = UnknownNameError(f"No option is called {name!r}. {did_you_mean(near)}") if near else unknown("option", name, options)
     further = f" An option of the JOB's own script comes after --: JOB -- {shlex.quote(word)}." if for_job else ""
     return type(error)(f"{error}{further}")

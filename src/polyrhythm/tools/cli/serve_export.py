@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,6 +15,7 @@ from polyrhythm.tools.cli.options import path_given
 
 if TYPE_CHECKING:
     from polyrhythm.serving import PlanExport, ServingPlan
+    from polyrhythm.serving.serving_files import ModelEntry
 
 _NAMED = 6
 """So many written files are named."""
@@ -58,8 +59,10 @@ class WantedExport:
     exporter: PlanExport
     to: Path
 
-    def write(self, made: ServingPlan) -> None:
-        """Write the files of a plan, and print which they are and what comes next."""
+    def write(self, made: ServingPlan, models: Iterable[ModelEntry]) -> None:
+        """Write the files of a plan of `models`, and print which they are and what comes next."""
+        from polyrhythm.serving.exporting import ExportedModels
+
         files = self.exporter.files(made)
         for name, text in files.items():
             file = self.to / name
@@ -70,4 +73,7 @@ class WantedExport:
             return
         more = f" and {len(files) - _NAMED} more" if len(files) > _NAMED else ""
         notice(f"wrote to {self.to} for {self.name}: {', '.join(list(files)[:_NAMED])}{more}")
-        notice(self.exporter.next_step(self.to))
+        emulated = {each.name for each in models if each.emulated}
+        used = dict.fromkeys(slot.model for each in made.machines for slot in each.slots)
+        parted = ExportedModels(tuple(name for name in used if name not in emulated), tuple(name for name in used if name in emulated))
+        notice(self.exporter.next_step(self.to, parted))

@@ -60,7 +60,7 @@ def plan(
         write_plan(out, made)
         notice(f"the plan is in {out}; --previous {quote(str(out))} makes the next one begin with it")
     if wanted is not None:
-        wanted.write(made)
+        wanted.write(made, given.models)
     if made.unserved:
         raise typer.Exit(1)
 

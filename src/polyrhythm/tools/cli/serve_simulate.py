@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from polyrhythm.errors import CompositionError, unknown
-from polyrhythm.tools.cli.failures import guarded
+from polyrhythm.tools.cli.failures import guarded, notice
 from polyrhythm.tools.cli.options import Json, Seed, path_given
 from polyrhythm.tools.cli.serve_options import Machines, Models, Profiles, profiles_path
 
@@ -23,7 +23,7 @@ Load = Annotated[float, typer.Option("--load", metavar="FACTOR", help="The rates
 Kind = Annotated[
     str,
     typer.Option(
-        "--arrivals", metavar="poisson|bursty|even|FILE.csv", help="How requests come; a file has the columns seconds and session."
+        "--arrivals", metavar="poisson|bursty|even|TRACE.csv", help="How requests come; a trace has the columns seconds and session."
     ),
 ]
 Step = Annotated[
@@ -78,7 +78,7 @@ def simulate(
         from polyrhythm.tools.report.serving import write_serving_page
 
         page = write_serving_page(played, report, seconds, shlex.join(["polyrhythm", *sys.argv[1:]]))
-        typer.echo(page, err=as_json)
+        notice(f"the page is in {page}")
 
 
 def _arrivals(kind: str, offered: list[ServingSession], steps: list[str] | tuple[str, ...]) -> dict[str, ArrivalProcess]:

@@ -99,6 +99,7 @@ def dressed(chart: alt.LayerChart, look: ChartStyle) -> alt.LayerChart:
         chart.configure(background=look.paper, font=FONT, padding=2)
         .configure_view(stroke=None)
         .configure_axis(gridColor=look.faint, domain=False, ticks=False, titleFontWeight="normal", titlePadding=8, labelPadding=6, **text)
+        .configure_legend(labelColor=look.soft, titleColor=look.soft, labelFontSize=11, titleFontSize=12)  # Vega's own is black
         .configure_title(anchor="start", fontSize=14, subtitleColor=look.soft, subtitleFontSize=12, frame="bounds", offset=12)
     )
     return made

@@ -67,7 +67,7 @@ def _chart(plan: ProxyPlan) -> Panel:
     measured = alt.Chart(alt.InlineData(values=dots)).mark_point(filled=True, size=36).encode(x=x, y=y, color=colour)
     derived = alt.Chart(alt.InlineData(values=ends)).mark_point(shape="diamond", size=64).encode(x=x, y=y, color=colour)
     bars = alt.Chart(alt.InlineData(values=ends)).mark_rule().encode(x=x, y=alt.Y("low:Q"), y2="high:Q", color=colour)
-    law = alt.Chart(alt.InlineData(values=_line(plan))).mark_line(strokeWidth=1, color="grey").encode(x=x, y=y)
+    law = alt.Chart(alt.InlineData(values=_line(plan))).mark_line(strokeWidth=1, color=ON_A_PAGE.soft).encode(x=x, y=y)
     drawn = alt.LayerChart(layer=[measured, derived, bars, law])
     return panels.finished(
         "Samples and parameters",

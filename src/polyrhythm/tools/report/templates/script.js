@@ -2,7 +2,8 @@
 (() => {
   const style = getComputedStyle(document.documentElement);
   const colours = text => text.replace(/var\((--[a-z0-9]+)\)/g, (_, name) => style.getPropertyValue(name).trim());
-  const hidden = section => [...section.querySelectorAll('.chips [aria-pressed=false]')].map(chip => chip.dataset.name);
+  // a chart may stand in no section: nothing is hidden in it then
+  const hidden = section => [...section?.querySelectorAll('.chips [aria-pressed=false]') ?? []].map(chip => chip.dataset.name);
   const views = new Map();
 
   const draw = async canvas => {
