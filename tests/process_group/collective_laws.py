@@ -167,13 +167,19 @@ def gathers_and_scatters(rank: int, ranks: int) -> None:
 
 
 def unequal_all_to_all(rank: int, ranks: int) -> None:
-    inputs = [numbers(10 * rank + to, 3 * rank + to, torch.float32) for to in range(ranks)]
-    outputs = [torch.empty(3 * sender + rank) for sender in range(ranks)]
+    for size, kind in ((1, torch.float32), (1, torch.bool), (3, torch.int16), (20_000, torch.float32), (50_001, torch.int16)):
+        unequal_all_to_all_of(rank, ranks, size, kind)
+
+
+def unequal_all_to_all_of(rank: int, ranks: int, size: int, kind: torch.dtype) -> None:
+    """Those of small sizes go another way than large ones."""
+    inputs = [numbers(10 * rank + to, size * (3 * rank + to), kind) for to in range(ranks)]
+    outputs = [torch.empty(size * (3 * sender + rank), 2, dtype=kind)[:, 0] for sender in range(ranks)]
     dist.all_to_all(outputs, inputs)
     for sender, output in enumerate(outputs):
-        same(output, numbers(10 * sender + rank, 3 * sender + rank, torch.float32))
+        same(output, numbers(10 * sender + rank, size * (3 * sender + rank), kind))
     sent, received = [len(each) for each in inputs], [len(each) for each in outputs]
-    rows = torch.empty(sum(received), 2)
+    rows = torch.empty(sum(received), 2, dtype=kind)
     dist.all_to_all_single(rows, torch.cat(inputs)[:, None].expand(-1, 2), received, sent)
     same(rows, torch.cat(outputs)[:, None].expand(-1, 2))
 

@@ -21,6 +21,8 @@ _ALL_TO_ALL = -1
 """A tag that no script has."""
 _FEW_BYTES = 64 * 1024
 """Up to so many bytes of half precision everyone adds up everything: one round less."""
+_SMALL_EXCHANGE = 512 * 1024
+"""Where all ranks together have at most so many bytes, an all-to-all is one gather of everything, with fewer waits than messages."""
 
 
 class Transferring(Protocol):
@@ -160,23 +162,35 @@ class MemoryCollectives:
 
     def _exchange(self, sizes: Tensor, outputs: Sequence[Tensor], owns: Sequence[Tensor]) -> None:
         come, room = sizes[:, self._rank].tolist(), [output.numel() * output.element_size() for output in outputs]
-        fits, works = come == room, []
-        for distance in range(1, self._ranks):
-            source = (self._rank - distance) % self._ranks
-            into = outputs[source] if fits else torch.empty(come[source], dtype=torch.uint8)
-            works.append(self._transfers.receive(into, source, _ALL_TO_ALL))
-        for distance in range(1, self._ranks):
-            to = (self._rank + distance) % self._ranks
-            works.append(self._transfers.send(owns[to], to, _ALL_TO_ALL))
-        if fits:
-            outputs[self._rank].data.copy_(owns[self._rank].detach().reshape(outputs[self._rank].shape))
-        for work in works:
-            work.wait()
+        small = self._ranks * int(sizes.sum(1).max()) <= _SMALL_EXCHANGE
+        fits, sent = come == room, self._sent_small if small else self._sent
+        sent(sizes, outputs if fits else [torch.empty(nbytes, dtype=torch.uint8) for nbytes in come], owns)
         if not fits:
             raise CompositionError(
                 f"An all-to-all sent {come} bytes to rank {self._rank}, whose outputs have room for {room}: "
                 "give outputs of the sizes that the others send."
             )
+
+    def _sent(self, sizes: Tensor, outputs: Sequence[Tensor], owns: Sequence[Tensor]) -> None:
+        """Each piece in a message of its own."""
+        works = []
+        for distance in range(1, self._ranks):
+            source = (self._rank - distance) % self._ranks
+            works.append(self._transfers.receive(outputs[source], source, _ALL_TO_ALL))
+        for distance in range(1, self._ranks):
+            to = (self._rank + distance) % self._ranks
+            works.append(self._transfers.send(owns[to], to, _ALL_TO_ALL))
+        _copy_bytes(flattened(owns[self._rank]), outputs[self._rank])
+        for work in works:
+            work.wait()
+
+    def _sent_small(self, sizes: Tensor, outputs: Sequence[Tensor], owns: Sequence[Tensor]) -> None:
+        """Everyone gets everything, and keeps its part."""
+        own = torch.cat([_bytes(flattened(tensor)) for tensor in owns])
+        everyones = self._everyones(torch.nn.functional.pad(own, (0, int(sizes.sum(1).max()) - own.numel())))
+        starts = (sizes.cumsum(1) - sizes)[:, self._rank].tolist()
+        for pieces, start, output in zip(everyones, starts, outputs, strict=True):
+            _copy_bytes(pieces[start : start + output.numel() * output.element_size()].clone(), output)  # aligned to any type
 
     def _everyones(self, own: Tensor) -> Tensor:
         whole = torch.empty(self._ranks * own.numel(), dtype=own.dtype)
@@ -192,6 +206,15 @@ def flattened(tensor: Tensor) -> Tensor:
     """The numbers of `tensor` one after another: itself where it is so, else a copy. Autograd does not see what happens to it, nor does
     a backward pass for which it was saved, as with gloo."""
     return tensor.data.contiguous()
+
+
+def _bytes(flat: Tensor) -> Tensor:
+    return flat.view(-1).view(torch.uint8)
+
+
+def _copy_bytes(flat: Tensor, output: Tensor) -> None:
+    """The bytes of `flat` into `output`, of as many."""
+    output.data.copy_(_bytes(flat).view(output.dtype).view(output.shape))
 
 
 def replace_sparse(tensor: Tensor, indices: Tensor, values: Tensor) -> None:
