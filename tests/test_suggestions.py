@@ -19,6 +19,7 @@ from polyrhythm.workloads.registry import WORKLOADS
         ("box-4", ["box-1", "box-2", "box-3", "box-5", "attic"], ["box-1", "box-2", "box-3"]),
         ("SSP", ["ssp", "easgd"], ["ssp"]),
         ("esgd", ["easgd", "eamsgd"], ["easgd"]),
+        ("fti", ["fit", "train"], ["fit"]),
         ("digts", list(WORKLOADS), ["digits-cnn", "digits-mlp"]),
         ("nothing-like-it", ["ssp", "easgd"], []),
     ],

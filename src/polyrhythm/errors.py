@@ -269,7 +269,8 @@ def _alike(typed: str, name: str) -> float:
     # "digts" is the beginning of digits-cnn, with a letter left out; a shorter one would be the beginning of too much
     begun = difflib.SequenceMatcher(None, typed, words[0]).ratio() if len(typed) > _WORD and words[0][:1] == typed[0] else 0.0
     part = long and (name.startswith(typed) or typed in words or (len(name) >= _WORD and typed.startswith(name)))
-    return max(share, min(begun, _AS_PART), _AS_PART if part else 0.0)
+    swapped = sorted(typed) == sorted(name)  # "fti" is fit, and has a small share of so few letters in the right order
+    return max(share, min(begun, _AS_PART), _AS_PART if part or swapped else 0.0)
 
 
 def did_you_mean(names: Sequence[str]) -> str:
