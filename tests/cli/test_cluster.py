@@ -86,6 +86,18 @@ def test_hosts_without_devices_come_from_a_site_file(tmp_path: Path) -> None:
     assert "b can never run here" in text
 
 
+def test_a_cluster_on_which_no_job_can_run_has_no_times_and_fails() -> None:
+    code, text = simulated("tiresias", "--jobs", "3", "--hosts", "1x0", "--policies", "fifo,las")
+    assert code == 1
+    assert "No job ever ran under fifo and las." in text
+    assert "too few devices: each worker needs 8, and the largest host has 0" in text
+    assert "0 µs" not in text
+    code, text = simulated("tiresias", "--jobs", "3", "--hosts", "1x0", "--policies", "fifo", "--json")
+    assert code == 1
+    (run,) = json.loads(text)
+    assert {run[name] for name in ("mean_completion", "median_completion", "completion_95", "mean_wait", "makespan")} == {None}
+
+
 def test_wrong_words_are_sentences() -> None:
     for words, said in (
         (("nothing.csv",), "cannot be read"),
@@ -93,6 +105,8 @@ def test_wrong_words_are_sentences() -> None:
         (("philly", "--page", "/dev/null/x.html"), "--page /dev/null cannot be written to"),
         (("philly", "--policies", "best"), "No policy is called 'best'"),
         (("philly", "--hosts", "many"), "such as 16x8"),
+        (("philly", "--hosts", "2x4", "--site", "site.toml"), "--site site.toml has hosts, and so has --hosts 2x4"),
+        (("philly", "--jobs", "0"), "--jobs 0 is out of range: give 1 or more."),
     ):
         code, text = simulated(*words)
         assert code == 2

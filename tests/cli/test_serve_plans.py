@@ -150,6 +150,12 @@ def test_a_plan_becomes_the_configuration_of_bentoml(polyrhythm: Any, files: tup
     assert names["SERVICE"]["digits"]["traffic"]["timeout"] <= 1.0
 
 
+def test_a_site_that_answers_nothing_in_time_fails(polyrhythm: Any, files: tuple[str, ...]) -> None:
+    Path(files[0]).write_text(MODELS.replace("SLO", "1 ms").replace("100 ms", "1 ms"))
+    for more in ((), ("--json",)):
+        assert polyrhythm("serve", "simulate", *files, "--seconds", "5", *more).code == 1
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -166,7 +172,7 @@ def test_a_plan_becomes_the_configuration_of_bentoml(polyrhythm: Any, files: tup
         (("simulate", "--lose", "cellar@3"), "No machine of the site is called 'cellar'. There are: desk-1, desk-2."),
         (("simulate", "--step", "pages=x@3"), "is no number"),
         (("simulate", "--step", "pages=2@3", "--arrivals", "even"), "is for Poisson's arrivals"),
-        (("simulate", "--seconds", "0"), "give a number above zero"),
+        (("simulate", "--seconds", "0"), "--seconds: 0 is no number above zero"),
     ],
 )
 def test_what_cannot_be_is_a_sentence(polyrhythm: Any, files: tuple[str, ...], words: tuple[str, ...], message: str) -> None:

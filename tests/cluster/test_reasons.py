@@ -82,7 +82,10 @@ def test_devices_of_another_host_are_no_help_for_one_worker() -> None:
     cluster = Cluster("two", tuple(ClusterHost(name, 32, 10**11, (GPU, GPU, GPU)) for name in "ab"))
     found = waits(cluster, ClusterJob("wide", WorkerDemand(devices=4)))
     assert found["wide"] == TooLarge(1, 0, ("devices",))
-    assert found["wide"].sentence == "can never run here: 1 worker wanted, and the empty cluster has room for 0; too few devices"
+    assert found["wide"].sentence == (
+        "can never run here: 1 worker wanted, and the empty cluster has room for 0; too few devices: each worker "
+        "needs 4, and the largest host has 3"
+    )
 
 
 def test_a_required_level_is_named() -> None:

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from polyrhythm.core.units import show_seconds
 
 
 @dataclass(frozen=True, slots=True)
 class TooLarge:
-    """The job does not fit into the whole cluster, even when nothing runs; `lacking` are the resources of which it wants too much."""
+    """The job does not fit into the whole cluster, even when nothing runs; `lacking` are the resources of which it wants too much, and
+    `amounts` say how much of each that is, and how much there is."""
 
     workers: int
     room: int
     lacking: tuple[str, ...]
+    amounts: tuple[str, ...] = field(default=(), compare=False)
 
     @property
     def sentence(self) -> str:
         """The reason in words."""
         wanted = f"{_workers(self.workers)} wanted, and the empty cluster has room for {self.room}"
-        return f"can never run here: {wanted}; too few {_listed(self.lacking)}"
+        return (
+            f"can never run here: {wanted}; too few {_listed(self.lacking)}{': ' if self.amounts else ''}{_listed(self.amounts or ('',))}"
+        )
 
 
 @dataclass(frozen=True, slots=True)

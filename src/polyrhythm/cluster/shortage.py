@@ -13,9 +13,10 @@ from polyrhythm.cluster.jobs import WorkerDemand
 from polyrhythm.cluster.reasons import Shortage, TooLarge
 from polyrhythm.cluster.state import JobRecord
 from polyrhythm.cluster.transaction import Transaction
+from polyrhythm.core.units import show_bytes
 
-RESOURCES = ("devices", "devices of these models", "device memory", "cores", "memory")
-"""What a worker can lack, and what each of these is called in a reason."""
+RESOURCES = ("devices of these models", "device memory", "devices", "cores", "memory")
+"""What a worker can lack, and what each of these is called in a reason; who needs no devices needs none of these models either."""
 
 
 def shortage(record: JobRecord, trial: Transaction) -> Shortage | TooLarge:
@@ -24,11 +25,31 @@ def shortage(record: JobRecord, trial: Transaction) -> Shortage | TooLarge:
     level = allowed_levels(record, trial)[-1]
     empty = [host.free() for host in cluster.hosts]
     if _best(trial, level, empty, job.demand) < job.least:
-        return TooLarge(job.least, _best(trial, level, empty, job.demand), lacking(trial, level, empty, job.demand, job.least))
+        lacks = lacking(trial, level, empty, job.demand, job.least)
+        return TooLarge(job.least, _best(trial, level, empty, job.demand), lacks, _amounts(job.demand, cluster.hosts, lacks))
     open_now = [trial.open(place) for place in range(len(cluster.hosts))]
     room_now = _best(trial, level, open_now, job.demand)
     return Shortage(
         job.least, "cluster" if level == EVERYWHERE else level, room_now, lacking(trial, level, open_now, job.demand, job.least)
+    )
+
+
+def _amounts(demand: WorkerDemand, hosts: Sequence[ClusterHost], resources: Sequence[str]) -> tuple[str, ...]:
+    """For each of the resources, how much a worker needs, and how much the largest host has."""
+    devices = [device for host in hosts for device in host.devices]
+    models = dict.fromkeys(device.model for device in devices)
+    known = {
+        "devices of these models": (" or ".join(demand.models), " and ".join(models) or "none"),
+        "devices": (str(demand.devices), str(max(len(host.devices) for host in hosts))),
+        "device memory": (show_bytes(demand.device_memory), show_bytes(max((device.memory for device in devices), default=0))),
+        "cores": (f"{demand.cores:g}", f"{max(host.cores for host in hosts):g}"),
+        "memory": (show_bytes(demand.memory), show_bytes(max(host.memory for host in hosts))),
+    }
+    wanted = {name: known[name] for name in resources if name in known}
+    own = {"devices of these models": "the hosts have"}
+    return tuple(
+        f"each worker needs {needed if len(wanted) == 1 else f'{needed} {name}'}, and {own.get(name, 'the largest host has')} {there}"
+        for name, (needed, there) in wanted.items()
     )
 
 

@@ -30,10 +30,12 @@ from polyrhythm.tools.cli.simulate import simulate
 from polyrhythm.tools.cli.study import study
 from polyrhythm.tools.cli.systems import systems
 from polyrhythm.tools.cli.trace import trace
+from polyrhythm.tools.cli.usage import OneSentence
 from polyrhythm.tools.cli.workloads import workloads
 
 app = typer.Typer(
     name="polyrhythm",
+    cls=OneSentence,
     help="Train one PyTorch model on many workers, synchronously or asynchronously: on real processes, or in virtual time.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,

@@ -13,7 +13,7 @@ import typer
 from polyrhythm.tools.cli.cluster_plan import Kept, plan
 from polyrhythm.tools.cli.cluster_simulate import simulate_jobs
 from polyrhythm.tools.cli.failures import guarded, notice
-from polyrhythm.tools.cli.options import Engine, Json
+from polyrhythm.tools.cli.options import Engine, Json, positive
 from polyrhythm.tools.cli.parsing import StrictCommand
 
 if TYPE_CHECKING:
@@ -38,7 +38,9 @@ Reach = Annotated[
     ),
 ]
 RemotePython = Annotated[str | None, typer.Option("--python", metavar="PATH", help="Python on the hosts; default: the one that runs this.")]
-Beats = Annotated[float, typer.Option("--beat", metavar="SECONDS", help="The time between two beats of a host; lost after three missed.")]
+Beats = Annotated[
+    float, typer.Option("--beat", metavar="SECONDS", parser=positive, help="The time between two beats of a host; lost after three missed.")
+]
 Through = Annotated[
     str,
     typer.Option(

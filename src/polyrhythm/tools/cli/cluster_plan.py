@@ -49,12 +49,20 @@ def _show(found: ClusterPlan) -> None:
     print_rows(["job", "workers", "hosts", "system", "starts", "ends", "cost"], rows)
     for name, why in found.refused.items():
         typer.echo(f"{name} cannot run: {why}.")
+    if not found.jobs:
+        typer.echo("\nNo job can run here.")
+        return
     kind = "the least of all schedules" if found.is_optimal else "the least that was found"
     typer.echo(f"\nMean time to an end: {show_seconds(found.mean_completion)}, {kind}.")
     others = ", ".join(f"{name} {show_seconds(seconds)}" for name, seconds in found.mean_completions.items() if name != "predicted")
     typer.echo(f"By other policies: {others}.\n")
     lost = [
-        [loss.host, show_seconds(loss.mean_completion), ", ".join(loss.moved) or "none", ", ".join(loss.stranded) or "none"]
+        [
+            loss.host,
+            "–" if loss.mean_completion is None else show_seconds(loss.mean_completion),
+            ", ".join(loss.moved) or "none",
+            ", ".join(loss.stranded) or "none",
+        ]
         for loss in found.losses
     ]
     print_rows(["if this host is lost", "mean time", "run elsewhere", "cannot run"], lost)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from polyrhythm.errors import CompositionError
 from polyrhythm.tools.cli.failures import guarded, notice
 from polyrhythm.tools.cli.options import Json
 
@@ -24,9 +25,14 @@ TraceFile = Annotated[
     ),
 ]
 Site = Annotated[Path | None, typer.Option("--site", metavar="SITE", help="The hosts, in TOML or JSON.")]
-Hosts = Annotated[str, typer.Option("--hosts", metavar="HOSTSxDEVICES", help="Equal hosts, where no SITE is given.")]
+Hosts = Annotated[
+    str | None,
+    typer.Option(
+        "--hosts", metavar="HOSTSxDEVICES", help="Equal hosts, where no SITE is given; default 16x8, for alibaba those of its trace."
+    ),
+]
 Policies = Annotated[str, typer.Option("--policies", metavar="NAMES", help="strict, fifo, binpack, spread, topology, frag, las, srtf.")]
-Jobs = Annotated[int, typer.Option("--jobs", metavar="N", help="The first N jobs of the trace.")]
+Jobs = Annotated[int, typer.Option("--jobs", metavar="N", min=1, help="The first N jobs of the trace.")]
 Seed = Annotated[int, typer.Option("--seed", help="Of samples and failures.")]
 Failures = Annotated[
     str | None, typer.Option("--failures", metavar="DURATION", help="A host is lost this often in the mean, such as '6 h'.")
@@ -35,6 +41,7 @@ Repair = Annotated[str, typer.Option("--repair", metavar="DURATION", help="After
 Restart = Annotated[str, typer.Option("--restart", metavar="DURATION", help="What a job loses when it starts again.")]
 Malleable = Annotated[bool, typer.Option("--malleable", help="Let jobs of several workers go on with fewer, down to one.")]
 Durations = Annotated[bool, typer.Option("--durations/--no-durations", help="Whether policies know how long jobs will take.")]
+_USUAL = "16x8"
 Page = Annotated[Path | None, typer.Option("--page", metavar="FILE", help="Also write curves and a Gantt chart as one HTML file.")]
 
 
@@ -42,7 +49,7 @@ Page = Annotated[Path | None, typer.Option("--page", metavar="FILE", help="Also 
 def simulate_jobs(
     trace: TraceFile,
     site: Site = None,
-    hosts: Hosts = "16x8",
+    hosts: Hosts = None,
     policies: Policies = "fifo,binpack,topology,las",
     jobs: Jobs = 500,
     seed: Seed = 0,
@@ -63,6 +70,8 @@ def simulate_jobs(
     from polyrhythm.tools.report.render import written
 
     refuse_unwritable(page, "--page")
+    if site is not None and hosts is not None:
+        raise CompositionError(f"--site {site} has hosts, and so has --hosts {hosts}: leave one of them out.")
     configs = {name: policy_named(name) for name in policies.split(",")}
     world = _world(failures, repair, restart)
     traced, cluster, world = _read(trace, site, hosts, (seed, jobs), world)
@@ -73,7 +82,7 @@ def simulate_jobs(
         written(page, cluster_page(runs, cluster, title, shlex.join(["polyrhythm", *sys.argv[1:]])))
     if as_json:
         print_json([_figures(run) for run in runs])
-        return
+        raise typer.Exit(0 if any(run.jobs for run in runs) else 1)
     print_beside(COLUMNS, policy_rows(runs, cluster))
     out = console()
     out.print(policies_sentence(runs))
@@ -81,6 +90,7 @@ def simulate_jobs(
         out.print(f"{name} {reason.sentence}")
     if page is not None:
         notice(f"the page is in {page}")
+    raise typer.Exit(0 if any(run.jobs for run in runs) else 1)
 
 
 def _world(failures: str | None, repair: str, restart: str) -> World:
@@ -92,7 +102,9 @@ def _world(failures: str | None, repair: str, restart: str) -> World:
     return World(costs=costs, failures=NoFailures() if failures is None else HostFailures(duration(failures), duration(repair)))
 
 
-def _read(trace: str, site: Path | None, hosts: str, sample: tuple[int, int], world: World) -> tuple[list[TracedJob], Cluster, World]:
+def _read(
+    trace: str, site: Path | None, hosts: str | None, sample: tuple[int, int], world: World
+) -> tuple[list[TracedJob], Cluster, World]:
     """The jobs, the cluster, and the world with measured speeds, where the trace has them."""
     from dataclasses import replace
 
@@ -105,10 +117,10 @@ def _read(trace: str, site: Path | None, hosts: str, sample: tuple[int, int], wo
     with TemporaryDirectory() as folder:
         path = write_sample(trace, folder, *sample) if trace in TRACE_FORMATS and not Path(trace).exists() else Path(trace)
         traced = list(read_trace(path)[: sample[1]])
-        if trace == "alibaba" and site is None:
+        if trace == "alibaba" and site is None and hosts is None:
             cluster = Cluster("alibaba", read_alibaba_hosts(path.with_name("alibaba-hosts.csv")))
         else:
-            cluster = _equal(hosts) if site is None else load_site(site)
+            cluster = _equal(hosts or _USUAL) if site is None else load_site(site)
         measured = path.parent / traced[0].job.name.rpartition("-")[0] / "placements.csv" if traced else path
         if measured.name == "placements.csv" and measured.exists():
             world = replace(world, speeds=pollux_speeds(path))
@@ -118,7 +130,6 @@ def _read(trace: str, site: Path | None, hosts: str, sample: tuple[int, int], wo
 def _equal(text: str) -> Cluster:
     """Equal hosts, as "16x8" says. Raises CompositionError for other text."""
     from polyrhythm.cluster import Cluster, ClusterDevice, ClusterHost
-    from polyrhythm.errors import CompositionError
 
     count, _, devices = text.partition("x")
     if not count.isdecimal() or not devices.isdecimal() or not int(count):
@@ -141,15 +152,15 @@ def _changed(traced: list[TracedJob], malleable: bool, durations: bool) -> list[
 
 
 def _figures(run: ClusterRun) -> dict[str, Any]:
-    """A run as numbers, in seconds."""
+    """A run as numbers, in seconds; None for those of jobs where none has run."""
     return {
         "policy": run.policy,
         "jobs": len(run.jobs),
-        "mean_completion": run.mean_completion,
-        "median_completion": run.completion_at(0.5),
-        "completion_95": run.completion_at(0.95),
-        "mean_wait": run.mean_wait,
-        "makespan": run.makespan,
+        "mean_completion": run.mean_completion if run.jobs else None,
+        "median_completion": run.completion_at(0.5) if run.jobs else None,
+        "completion_95": run.completion_at(0.95) if run.jobs else None,
+        "mean_wait": run.mean_wait if run.jobs else None,
+        "makespan": run.makespan if run.jobs else None,
         "mean_devices_in_use": run.in_use("devices"),
         "mean_cores_in_use": run.in_use("cores"),
         "stops": run.stops,

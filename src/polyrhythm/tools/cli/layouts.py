@@ -28,8 +28,8 @@ Count = Annotated[int, typer.Option("--workers", metavar="N", parser=number_of_w
 Each = Annotated[
     str | None, typer.Option("--memory", metavar="SIZE|A,B,C", help="What a worker may need at most, such as 2GB, or a size for each.")
 ]
-Trained = Annotated[int, typer.Option("--runs", metavar="N", help="How many of the best layouts are trained for a while.")]
-Steps = Annotated[int, typer.Option("--steps", metavar="N", help="The steps of these runs.")]
+Trained = Annotated[int, typer.Option("--runs", metavar="N", min=0, help="How many of the best layouts are trained for a while.")]
+Steps = Annotated[int, typer.Option("--steps", metavar="N", min=1, help="The steps of these runs.")]
 Goal = Annotated[
     float | None, typer.Option("--to", metavar="LOSS", help="The loss to which their time counts; default one that half of them reach.")
 ]

@@ -149,6 +149,17 @@ def path_given(text: str) -> Path:
     return Path(text)
 
 
+def positive(text: object) -> float:
+    """The number that an option was given. Raises typer.BadParameter for none above zero."""
+    try:
+        number = float(str(text))
+    except ValueError:
+        number = 0.0
+    if not 0.0 < number < float("inf"):
+        raise typer.BadParameter(f"{text} is no number above zero: give one, such as 2.5.")
+    return number
+
+
 Fast = Annotated[
     bool,
     typer.Option(

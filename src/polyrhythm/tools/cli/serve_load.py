@@ -9,15 +9,15 @@ import typer
 
 from polyrhythm.errors import CompositionError, RunError, unknown
 from polyrhythm.tools.cli.failures import guarded
-from polyrhythm.tools.cli.options import Json, Seed, path_given
+from polyrhythm.tools.cli.options import Json, Seed, path_given, positive
 from polyrhythm.tools.cli.serve_options import Models
 
 if TYPE_CHECKING:
     from polyrhythm.serving.server.open_loop import LoadReport
 
 Url = Annotated[str, typer.Option("--url", metavar="URL", help="The address of the server.")]
-Seconds = Annotated[float, typer.Option("--seconds", metavar="S", help="How long requests come.")]
-Factor = Annotated[float, typer.Option("--factor", metavar="F", help="Times the rates of MODELS.")]
+Seconds = Annotated[float, typer.Option("--seconds", metavar="S", parser=positive, help="How long requests come.")]
+Factor = Annotated[float, typer.Option("--factor", metavar="F", parser=positive, help="Times the rates of MODELS.")]
 Session = Annotated[list[str] | None, typer.Option("--session", metavar="NAME[=RATE]", help="Only these, at this rate; may be repeated.")]
 Trace = Annotated[
     Path | None, typer.Option("--trace", metavar="CSV", parser=path_given, help="Recorded moments: columns seconds and session.")

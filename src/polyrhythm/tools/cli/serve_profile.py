@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 Kind = Annotated[str, typer.Option("--kind", metavar="NAME", help="The kind of this machine, as the SITE file names it.")]
 Batches = Annotated[str, typer.Option("--batches", metavar="A,B,C", help="The batch sizes; others are interpolated.")]
-Repeats = Annotated[int, typer.Option("--repeats", metavar="N", help="How often each is timed.")]
+Repeats = Annotated[int, typer.Option("--repeats", metavar="N", min=1, help="How often each is timed.")]
 Only = Annotated[list[str] | None, typer.Option("--model", metavar="NAME", help="A model of MODELS; may be repeated; default: all.")]
 
 Entrance = Annotated[

@@ -12,7 +12,7 @@ import typer
 
 from polyrhythm.errors import CompositionError
 from polyrhythm.tools.cli.failures import guarded, notice
-from polyrhythm.tools.cli.options import path_given
+from polyrhythm.tools.cli.options import path_given, positive
 from polyrhythm.tools.cli.serve_options import Machines, Models, Profiles, profiles_path
 
 if TYPE_CHECKING:
@@ -27,10 +27,14 @@ Planned = Annotated[
 ]
 Address = Annotated[str | None, typer.Option("--address", metavar="HOST:PORT", help="The Ray cluster; default: a new one on this host.")]
 Host = Annotated[str, typer.Option("--host", metavar="ADDRESS", help="The address at which HTTP requests are taken.")]
-Port = Annotated[int, typer.Option("--port", metavar="N", help="The port there.")]
-Drain = Annotated[float, typer.Option("--drain", metavar="SECONDS", help="How long to answer what was taken, at the end.")]
-Every = Annotated[float, typer.Option("--every", metavar="SECONDS", help="How often a line about the sessions is printed.")]
-Lasts = Annotated[float | None, typer.Option("--for", metavar="SECONDS", help="End after so long; default: at Ctrl-C or SIGTERM.")]
+Port = Annotated[int, typer.Option("--port", metavar="N", min=0, max=65535, help="The port there.")]
+Drain = Annotated[float, typer.Option("--drain", metavar="SECONDS", min=0, help="How long to answer what was taken, at the end.")]
+Every = Annotated[
+    float, typer.Option("--every", metavar="SECONDS", parser=positive, help="How often a line about the sessions is printed.")
+]
+Lasts = Annotated[
+    float | None, typer.Option("--for", metavar="SECONDS", parser=positive, help="End after so long; default: at Ctrl-C or SIGTERM.")
+]
 
 
 @guarded

@@ -12,14 +12,14 @@ import typer
 
 from polyrhythm.errors import CompositionError, unknown
 from polyrhythm.tools.cli.failures import guarded, notice
-from polyrhythm.tools.cli.options import Json, Seed, path_given
+from polyrhythm.tools.cli.options import Json, Seed, path_given, positive
 from polyrhythm.tools.cli.serve_options import Machines, Models, Profiles, profiles_path
 
 if TYPE_CHECKING:
     from polyrhythm.serving import ArrivalProcess, ServedLoad, ServingPlan, ServingSession
 
-Seconds = Annotated[float, typer.Option("--seconds", metavar="S", help="How long requests come, in virtual seconds.")]
-Load = Annotated[float, typer.Option("--load", metavar="FACTOR", help="The rates of MODELS are multiplied by it.")]
+Seconds = Annotated[float, typer.Option("--seconds", metavar="S", parser=positive, help="How long requests come, in virtual seconds.")]
+Load = Annotated[float, typer.Option("--load", metavar="FACTOR", parser=positive, help="The rates of MODELS are multiplied by it.")]
 Kind = Annotated[
     str,
     typer.Option(
@@ -79,6 +79,8 @@ def simulate(
 
         page = write_serving_page(played, report, seconds, shlex.join(["polyrhythm", *sys.argv[1:]]))
         notice(f"the page is in {page}")
+    if not any(each.good for each in played.tally().values()):
+        raise typer.Exit(1)
 
 
 def _arrivals(kind: str, offered: list[ServingSession], steps: list[str] | tuple[str, ...]) -> dict[str, ArrivalProcess]:

@@ -13,6 +13,7 @@ from polyrhythm.tools.report.style import ON_A_PAGE
 
 COLUMNS = ["policy", "mean completion", "median", "95 % within", "mean wait", "all done after", "in use", "stops", "resizes", "never ran"]
 _LISTED = 30
+_NONE = "–"
 
 
 def policy_rows(runs: Sequence[ClusterRun], cluster: Cluster) -> list[list[str]]:
@@ -21,11 +22,7 @@ def policy_rows(runs: Sequence[ClusterRun], cluster: Cluster) -> list[list[str]]
     return [
         [
             run.policy,
-            show_seconds(run.mean_completion),
-            show_seconds(run.completion_at(0.5)),
-            show_seconds(run.completion_at(0.95)),
-            show_seconds(run.mean_wait),
-            show_seconds(run.makespan),
+            *(show_seconds(seconds) if run.jobs else _NONE for seconds in _durations(run)),
             f"{run.in_use(kind) / cluster.amount(kind):.0%}",
             str(run.stops),
             str(sum(job.resizes for job in run.jobs)),
@@ -35,13 +32,20 @@ def policy_rows(runs: Sequence[ClusterRun], cluster: Cluster) -> list[list[str]]
     ]
 
 
+def _durations(run: ClusterRun) -> tuple[float, ...]:
+    """Those of the row, which are of nothing where no job has run."""
+    return run.mean_completion, run.completion_at(0.5), run.completion_at(0.95), run.mean_wait, run.makespan
+
+
 def policies_sentence(runs: Sequence[ClusterRun]) -> str:
     """Which policy completes jobs soonest in the mean, and by how much: among those under which the most jobs complete."""
     most = max(len(run.jobs) for run in runs)
+    if not most:
+        return f"No job ever ran under {_listed([run.policy for run in runs])}."
     best, *others = sorted((run for run in runs if len(run.jobs) == most), key=lambda run: run.mean_completion)
     fewer = [f"{run.policy} ({len(run.jobs)} of {most})" for run in runs if len(run.jobs) < most]
     behind = f" Fewer jobs complete under {_listed(fewer)}." if fewer else ""
-    if not others or not most:
+    if not others:
         return f"{best.policy} completes {most} jobs in {show_seconds(best.mean_completion)} in the mean.{behind}"
     last = others[-1]
     slower = f"{last.mean_completion / best.mean_completion:.2f}"

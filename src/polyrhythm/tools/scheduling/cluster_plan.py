@@ -48,10 +48,11 @@ class JobPlan:
 
 @dataclass(frozen=True, slots=True)
 class HostLoss:
-    """What the loss of `host` at the beginning would change: the mean completion, jobs that run elsewhere, and jobs that cannot run."""
+    """What the loss of `host` at the beginning would change: jobs that run elsewhere, jobs that cannot run, and the mean
+    completion, None where no job can run then."""
 
     host: str
-    mean_completion: float
+    mean_completion: float | None
     moved: tuple[str, ...]
     stranded: tuple[str, ...]
 
@@ -94,7 +95,7 @@ def plan_cluster(cluster: Cluster, jobs: Sequence[ClusterJob], forecaster: Forec
     refused = {job.name: _why(state, job) for job in jobs if job.name not in {start.job for start in starts}}
     used = dict.fromkeys(host for plan in plans for host in plan.placement.hosts)
     losses = tuple(_loss(state, host, starts, forecaster) for host in used)
-    others = _others(cluster, [job for job in jobs if job.name not in refused], forecaster)
+    others = _others(cluster, [job for job in jobs if job.name not in refused], forecaster) if plans else {}
     return ClusterPlan(plans, refused, losses, others, schedule is not None and schedule.is_optimal)
 
 
@@ -126,7 +127,7 @@ def _loss(state: ClusterState, host: str, starts: Sequence[PlannedStart], foreca
     now = {} if left is None else {start.job: start for start in left.starts}
     moved = tuple(each.job for each in starts if each.job in now and now[each.job].placement.slots != each.placement.slots)
     stranded = tuple(each.job for each in starts if each.job not in now)
-    return HostLoss(host, _mean([start.ends for start in now.values()]), moved, stranded)
+    return HostLoss(host, _mean([start.ends for start in now.values()]) if now else None, moved, stranded)
 
 
 @dataclass(frozen=True, slots=True)
