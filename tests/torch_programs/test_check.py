@@ -133,6 +133,23 @@ def test_replicas_that_begin_with_other_weights_are_named() -> None:
     assert pr.check(averaged, 1, ranks=2, orders=0).findings[0].cause == "initialisation"
 
 
+@pytest.mark.parametrize("shared", [8, 4], ids=["as many each", "a share each"])
+def test_ranks_that_draw_their_own_samples_skip_none_where_one_draws_the_stream_of_one_process(shared: int) -> None:
+    def main() -> None:
+        dist.init_process_group("gloo")
+        model = DistributedDataParallel(nn.Linear(4, 2))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        torch.manual_seed(dist.get_rank())
+        for _ in range(4):
+            optimizer.zero_grad()
+            model(torch.randn(8 if shared == 8 else 8 // dist.get_world_size(), 4)).square().mean().backward()
+            optimizer.step()
+
+    found = pr.check(main, ranks=2, orders=0)
+    assert found.findings == []
+    assert "other samples than the ranks together" in found.notes[-1]
+
+
 def placed(wrong: str) -> None:
     """A value of which each rank has added a part."""
     dist.init_process_group("gloo")

@@ -27,7 +27,8 @@ def elements(sight: Sight, step: int) -> Tensor:
 
 
 def skipped(evidence: LayoutEvidence) -> Iterator[SilentError]:
-    """Ranks whose samples are those of another step of the twin, or of other steps, where it takes several for the samples of all ranks."""
+    """Ranks whose samples are those of another step of the twin, while others are where it is; or of other steps, where it takes several
+    for the samples of all ranks. Ranks that draw their own samples are nowhere in the twin, but for one that draws the twin's stream."""
     if evidence.twin is None:
         return
     steps = [set(rows_of(each.inputs)) for each in next(iter(evidence.twin.ranks.values())).steps]
@@ -39,7 +40,7 @@ def skipped(evidence: LayoutEvidence) -> Iterator[SilentError]:
         seen = evidence.layout.at(step)
         rows = {rank: set(rows_of(each.inputs)) for rank, each in seen.items()}
         astray = {rank: own - twin[step] for rank, own in rows.items() if own and not own <= twin[step] and own <= everything}
-        if astray and len(astray) < len([own for own in rows.values() if own]):
+        if astray and any(own and own <= twin[step] for own in rows.values()):
             rank, others = next(iter(astray.items()))
             there = next((each for each, known in enumerate(twin) if others & known), step)
             what = f"rank {rank} trains on {len(others)} samples that one process has in step {there * times + 1}"
