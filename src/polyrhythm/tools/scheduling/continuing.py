@@ -1,4 +1,4 @@
-"""A list of jobs goes on where a scheduler that was killed has left it: its status says what has ended, and how often each was tried."""
+"""A list of jobs goes on where an earlier command has left it: its status says what has ended, and how often each was tried."""
 
 from __future__ import annotations
 
@@ -22,16 +22,18 @@ def token_of(directory: Path) -> str:
     return path.read_text()
 
 
-def go_on(runs: Mapping[str, CarriedJob], directory: Path) -> bool:
-    """Bring `runs` to what the status in `directory` says, unless it is of a list that came to its end; True if it is not.
+def go_on(runs: Mapping[str, CarriedJob], directory: Path) -> list[str]:
+    """Bring `runs` to what the status in `directory` says, and return the jobs that have ended before, which stay so.
 
+    A list that was broken off goes on as the same. Of one that came to its end the failed jobs are tried again, in another attempt.
     Raises CompositionError while another process carries that list out.
     """
     last = read_status(directory) if (directory / FILE).exists() else None
     if last is None or last.over:
         (directory / _TOKEN).unlink(missing_ok=True)
-        return False
-    if is_carried(last):
+    if last is None:
+        return []
+    if not last.over and is_carried(last):
         raise CompositionError(f"Process {last.process} carries out jobs with this --out, {directory}: give another, or end it first.")
     for status in last.jobs:
         run = runs.get(status.name)
@@ -39,6 +41,6 @@ def go_on(runs: Mapping[str, CarriedJob], directory: Path) -> bool:
             continue
         run.attempt = status.attempt
         run.started = 1 + max((int(log.stem.rpartition("-")[2]) for log in (directory / status.name).glob("worker-*.log")), default=-1)
-        if status.state in ("ended", "failed"):
+        if status.state == "ended" or (status.state == "failed" and not last.over):
             run.over, run.seconds, run.reason = status.state, status.seconds, status.reason
-    return True
+    return [run.name for run in runs.values() if run.over == "ended"]
