@@ -105,6 +105,26 @@ def test_a_resumed_run_reports_from_where(polyrhythm: Any, tiny: Path, tmp_path:
     assert f"the run continues from {tmp_path / 'steps' / 'step-00000005'}; bytes" in second.err
 
 
+@pytest.mark.parametrize("kept", [False, True])
+def test_after_the_loss_of_a_worker_it_is_said_where_the_record_is_and_how_to_go_on(
+    kept: bool, polyrhythm: Any, tiny: Path, tmp_path: Path
+) -> None:
+    out, steps = tmp_path / "record", tmp_path / "steps"
+    checkpoints = ["--checkpoint", steps, "--every", 2] if kept else []
+    lost = polyrhythm("run", tiny, "--on", "simulator", "--fault", "crash worker/1 step 5", "--out", out, *checkpoints, "--json")
+    assert lost.code == 1
+    failed, record, further = [line for line in lost.err.splitlines() if line.startswith("polyrhythm: ")]
+    assert failed.startswith("polyrhythm: worker/1 failed: ")
+    assert record == f"polyrhythm: the record until then is in {out}; `polyrhythm report {out}` shows it"
+    expected = (
+        f"the newest checkpoint is {steps / 'step-00000004'}; --resume" if kept else "with --checkpoint DIR a run goes on after such a loss"
+    )
+    assert further.startswith(f"polyrhythm: {expected}")
+    found = json.loads(lost.out)
+    assert found["bytes_sent"] > 0
+    assert found["messages_sent"] is None  # events do not count them
+
+
 def test_a_directory_holds_a_run_or_a_comparison_and_not_both(polyrhythm: Any, tiny: Path, tmp_path: Path) -> None:
     one, several = tmp_path / "one", tmp_path / "several"
     assert polyrhythm("run", tiny, "--on", "simulator", "--out", one).code == 0

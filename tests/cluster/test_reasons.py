@@ -121,8 +121,10 @@ def test_nobody_passes_in_a_strict_line_and_short_jobs_pass_a_reservation() -> N
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        (lambda: ClusterJob("a", workers=0), "1 or more"),
-        (lambda: ClusterJob("a", workers=2, min_workers=3), "1 or more"),
+        (lambda: ClusterJob("a", workers=-2), "workers=-2: give 1 or more"),
+        (lambda: ClusterJob("a", workers=2, min_workers=3), "min_workers=3 and workers=2: give at least 1, at most 2"),
+        (lambda: ClusterHost("a", cores=0), "'a' has cores=0: give more than 0"),
+        (lambda: ClusterHost("", cores=1), "has no name"),
         (lambda: ClusterJob("a", mode="perhaps"), "preferred"),
         (lambda: WorkerDemand(cores=0), "above zero"),
         (lambda: WorkerDemand(devices=2, milli=500), "one device"),

@@ -151,6 +151,10 @@ def test_what_is_no_run_or_anothers_is_a_sentence(job: Path, tmp_path: Path) -> 
     run(train, directory=tmp_path / "record", checkpoints=pr.Checkpoints(tmp_path / "checkpoints", every=4))
     with pytest.raises(ExportError, match=r"is the record of a run of pr.run, which does not name its JOB: give --job"):
         trained_model(tmp_path / "record")
+    (program := tmp_path / "program.py").write_text("import torch.distributed as dist\ndist.init_process_group('gloo')\n")
+    pr.simulate(program, ranks=2, directory=tmp_path / "simulated")
+    with pytest.raises(ExportError, match=r"is the record of a program of torch.distributed, .*program.py, which keeps no weights"):
+        trained_model(tmp_path / "simulated")
     with pytest.raises(ExportError, match="is a checkpoint, which does not name its JOB"):
         trained_model(tmp_path / "checkpoints")
     with pytest.raises(ExportError, match="The weights of the run are not those of the JOB's model"):

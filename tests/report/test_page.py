@@ -106,6 +106,12 @@ def test_its_charts_take_their_colours_from_the_page_so_that_they_follow_light_a
     assert written.count("--c0: ") == 2
 
 
+def test_nothing_is_to_be_pressed_where_nothing_is_drawn(written: str) -> None:
+    assert "Press a name to hide it" in written
+    run = plain("ssp", 8.0, 3000, [])
+    assert "Press a name to hide it" not in page([run], "plain")
+
+
 def test_seeds_of_one_system_have_one_chip(comparison: list[Outcome]) -> None:
     text = page([outcome(system, steps=10, seed=seed) for system in ("ssp", "tree") for seed in range(3)], "seeds")
     assert re.findall(r'data-name="(.*?)"', text) == ["ssp", "tree"]

@@ -39,7 +39,7 @@ def step_cost(go: Go, first: int = 2, steps: int = 2) -> StepCost:
     return StepCost(
         (long.outcome.time - short.outcome.time) / steps,
         (long.summary.bytes_sent - short.summary.bytes_sent) / steps,
-        (long.summary.messages_sent - short.summary.messages_sent) / steps,
+        ((long.summary.messages_sent or 0) - (short.summary.messages_sent or 0)) / steps,
         {pair: (after[pair] - before[pair]) / steps for pair in after},
     )
 

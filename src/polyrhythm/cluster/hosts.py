@@ -47,10 +47,12 @@ class ClusterHost:
     price_per_hour: float = 0.0
 
     def __post_init__(self) -> None:
-        if not self.name or not self.cores > 0 or self.memory < 0:
-            raise CompositionError(
-                f"The host {self.name!r} has {self.cores} cores and {self.memory} bytes: give a name, and cores above zero."
-            )
+        if not self.name:
+            raise CompositionError("A host has no name: give each one.")
+        if not self.cores > 0:
+            raise CompositionError(f"The host {self.name!r} has cores={self.cores:g}: give more than 0.")
+        if self.memory < 0:
+            raise CompositionError(f"The host {self.name!r} has a memory of {self.memory} bytes: give 0, where it is not known, or more.")
         if self.topology is not None and len(self.topology.bandwidth) != len(self.devices):
             raise CompositionError(
                 f"The host {self.name!r} has {len(self.devices)} devices and a topology of {len(self.topology.bandwidth)}: give as many."

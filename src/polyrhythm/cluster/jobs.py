@@ -86,9 +86,11 @@ class ClusterJob:
     step_bytes: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.workers < 1 or not 1 <= self.least <= self.workers:
+        if self.workers < 1:
+            raise CompositionError(f"The job {self.name!r} has workers={self.workers}: give 1 or more.")
+        if not 1 <= self.least <= self.workers:
             raise CompositionError(
-                f"The job {self.name!r} has {self.workers} workers, at least {self.least}: give 1 or more, the least first."
+                f"The job {self.name!r} has min_workers={self.least} and workers={self.workers}: give at least 1, at most {self.workers}."
             )
         if self.mode not in ("preferred", "required"):
             raise CompositionError(f"The job {self.name!r} has mode={self.mode!r}: give 'preferred' or 'required'.")

@@ -28,6 +28,9 @@ from polyrhythm.errors import ExportError
 from polyrhythm.export.captured import SAMPLES, TrainedModel, captured, filled, model_of
 from polyrhythm.workloads.load import file_of, is_bundled, load_workload
 
+_PROGRAM = "program"
+"""The setting in records of `simulate`, where those of a training function have its JOB."""
+
 
 @dataclass(frozen=True, slots=True)
 class RecordedJob:
@@ -80,6 +83,11 @@ def recorded_job(path: Path, job: str | None, settings: Mapping[str, Any]) -> Re
     kept = load(path).settings if _is_record(path) else {}
     name = job or kept.get("job")
     if name is None:
+        if _PROGRAM in kept:
+            raise ExportError(
+                f"{path} is the record of a program of torch.distributed, {kept[_PROGRAM]}, which keeps no weights: let the program "
+                "save its model, or write it from there with pr.export.write_model(model, example, folder)."
+            )
         what = "the record of a run of pr.run" if kept else "a checkpoint"
         raise ExportError(
             f"{path} is {what}, which does not name its JOB: give --job train.py or job=..., or write the model from Python with "

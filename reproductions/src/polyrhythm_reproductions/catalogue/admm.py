@@ -49,7 +49,7 @@ class _Rounds:
         """The messages and bytes of a run in excess of a shorter one, without those that all send at the beginning and at the end."""
         short, long = (_counted(trial, width, rounds).outcome.summary for rounds in (2, 2 + _ROUNDS))
         model = sum(4 * each.numel() for each in student(width, 1).parameters())
-        return cls(long.messages_sent - short.messages_sent, long.bytes_sent - short.bytes_sent, model)
+        return cls((long.messages_sent or 0) - (short.messages_sent or 0), long.bytes_sent - short.bytes_sent, model)
 
 
 def _counted(trial: ArmTrial, width: int, rounds: int) -> Result:

@@ -32,6 +32,7 @@ class Summary(msgspec.Struct):
     `steps` counts those of the worker that took most, `samples` those of all workers. `error` is the sentence that explains why the run
     failed, `lost` the workers without which it continued. The record of a joined worker has the counts of the whole run too, once all have
     ended well; `seconds` and `final` are its own, and so are its counts before.
+    `messages_sent` is None where a run has not ended: its events count bytes alone.
     """
 
     system: str
@@ -44,7 +45,7 @@ class Summary(msgspec.Struct):
     seconds: float | None = None
     virtual_seconds: float | None = None
     bytes_sent: int = 0
-    messages_sent: int = 0
+    messages_sent: int | None = 0
     final: dict[str, float] = {}
     weights_sha256: str | None = None
     error: str | None = None

@@ -41,6 +41,8 @@ def ended(
         if as_json and status != 2:
             print_json(outcome.summary)
         show_error(attempt.error)
+        if kept is not None and status != 2:
+            notice(f"the record until then is in {kept}; `polyrhythm report {quote(str(kept))}` shows it")
         return status
     if as_json:
         print_json(outcome.summary)

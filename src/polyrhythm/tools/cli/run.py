@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from polyrhythm.core.kernel.crew import Crew
-from polyrhythm.errors import CompositionError
+from polyrhythm.errors import CompositionError, WorkerFailed
 from polyrhythm.tools.cli.export_options import ExportTo, after_run, before_run
 from polyrhythm.tools.cli.failures import guarded, notice
 from polyrhythm.tools.cli.groups import CheckpointOptions, JobOptions, PrintOptions, RuntimeOptions, grouped
@@ -147,7 +147,7 @@ def _refuse_script(job: str) -> None:
 
 
 def _ended(attempt: Attempt, as_json: bool, kept: Path | None, watching: WatchOptions, checkpoint: Path | None) -> int:
-    """Print the result, and where metrics and checkpoints are of a run that has ended well; returns the exit code."""
+    """Print the result, where metrics and checkpoints are, and how to go on after the loss of a worker; returns the exit code."""
     from polyrhythm.core.checkpoints.store import CheckpointStore
     from polyrhythm.core.training.checkpoint_plan import CHANGED, RESUMES
     from polyrhythm.tools.cli.ending import ended
@@ -155,9 +155,15 @@ def _ended(attempt: Attempt, as_json: bool, kept: Path | None, watching: WatchOp
     status = ended(attempt, as_json, kept, remarks=() if watching.adapt else (CHANGED, RESUMES))
     for each in watching.log or () if status == 0 else ():
         notice(f"the metrics were logged to {each}")
-    newest = None if checkpoint is None or status else CheckpointStore(checkpoint).newest()
+    is_lost = isinstance(attempt.error, WorkerFailed) and not attempt.error.trace  # it has raised nothing
+    newest = None if checkpoint is None or not (status == 0 or is_lost) else CheckpointStore(checkpoint).newest()
     if newest is not None:
         notice(f"the newest checkpoint is {newest.path}; --resume continues from there")
+    elif is_lost and (workers := attempt.outcome.summary.workers) > 1:
+        notice(
+            f"with --checkpoint DIR a run goes on after such a loss, by --resume; with --workers 1..{workers} the others go on at "
+            "once, under systems without servers"
+        )
     return status
 
 

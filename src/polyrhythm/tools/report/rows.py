@@ -68,7 +68,8 @@ def _cells(one: Repeats, metrics: list[str], mixed: bool, target: Target | None)
     cells.append(one.of(lambda outcome: outcome.summary.bytes_sent).shown(show_bytes) if measured else "–")
     finals = [one.final(name) for name in metrics]
     cells += [show_metric(None) if final is None else final.shown(show_metric) for final in finals]
-    counts = [one.of(count).shown(_whole) for count in (_messages, _steps)]
+    unknown = any(summary.messages_sent is None for summary in summaries)
+    counts = ["–" if unknown else one.of(_messages).shown(_whole), one.of(_steps).shown(_whole)]
     uncounted = any(summary.steps and not summary.samples for summary in summaries)  # a loop over its own batches counts none
     counts.append("–" if uncounted else one.of(lambda outcome: outcome.summary.samples).shown(_whole))
     return [*cells, *(counts if measured else ["–"] * len(counts))]
@@ -82,7 +83,7 @@ def _to(one: Repeats, target: Target) -> str:
 
 
 def _messages(outcome: Outcome) -> float:
-    return outcome.summary.messages_sent
+    return outcome.summary.messages_sent or 0
 
 
 def _steps(outcome: Outcome) -> float:
