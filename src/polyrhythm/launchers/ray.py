@@ -14,6 +14,7 @@ from polyrhythm.core.settings import checked
 from polyrhythm.errors import CompositionError
 from polyrhythm.launchers.engine import EngineRuntime
 from polyrhythm.launchers.protocol import Loss, TaskOrder, Tasks
+from polyrhythm.launchers.ray_connection import connect, is_connected
 
 _connected: list[str] = []
 """The addresses of clusters with which this process was connected here, so that Ray does not print what actors print."""
@@ -69,14 +70,10 @@ class Ray(EngineRuntime):
         return bool(_connected)
 
     def _connect(self) -> None:
-        ray = _ray()
-        if ray.is_initialized():
+        if is_connected():
             return
         _connected.append(self.address or "")
-        try:
-            ray.init(address=self.address, runtime_env=dict(self.runtime_env) if self.runtime_env else None, log_to_driver=False)
-        except (ConnectionError, RuntimeError, ValueError) as problem:
-            raise CompositionError(f"Ray's cluster {self.address or 'of this host'!r} cannot be reached: {problem}") from problem
+        connect("ray", self.address, runtime_env=dict(self.runtime_env) if self.runtime_env else None)
 
 
 class _Actors:

@@ -57,6 +57,29 @@ class StopSignals:
                 signal.signal(number, signal.SIG_DFL)
 
 
+@contextmanager
+def handlers_kept() -> Iterator[None]:
+    """Put this program's handlers of signals back after a call of a library that installs its own.
+
+    Such a handler may exit: SystemExit with the number of a signal whose handler was replaced is Stopped. Only in the main thread.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    found = {number: signal.getsignal(number) for number in (int(signal.SIGINT), *ENDING)}
+    before = {number: handler for number, handler in found.items() if callable(handler)}
+    try:
+        yield
+    except SystemExit as problem:
+        number = problem.code
+        if isinstance(number, int) and number in before and signal.getsignal(number) is not before[number]:
+            raise Stopped(number) from None
+        raise
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)  # also where Python's is unchanged: the library's may lie below it
+
+
 @dataclass(frozen=True, slots=True)
 class _Handler:
     """The handler of these signals, for the `process` that has installed it."""

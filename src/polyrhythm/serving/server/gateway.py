@@ -71,6 +71,11 @@ class Gateway:
         self._idle.set()
         self._ending = False
 
+    @property
+    def is_ending(self) -> bool:
+        """True from `drain` on: nothing is taken any more."""
+        return self._ending
+
     def follow(self, plan: ServingPlan) -> None:
         """Use the routes of another plan. A bucket keeps its tokens as far as the new one holds them; lost machines are tried again."""
         self._routes = plan.routes

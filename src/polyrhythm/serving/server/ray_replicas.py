@@ -118,7 +118,9 @@ class RayGateway:
         return self._response(f"There is no {request.method} {request.url.path}: POST to /v2/models/SESSION/infer.\n", status_code=404)
 
     async def _ready(self) -> bool:
-        """True if all machines of the plan answer."""
+        """True if requests are taken, and all machines of the plan answer."""
+        if self._gateway.is_ending:
+            return False
         machines = [] if self._plan is None else [self._machines[each.machine.name] for each in self._plan.machines]
         signs = (asyncio.wait_for(_sign(each), _READY) for each in machines)
         found = await asyncio.gather(*signs, return_exceptions=True)

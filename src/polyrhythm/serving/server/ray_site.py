@@ -14,6 +14,7 @@ import msgspec
 from polyrhythm.core.extras import needed
 from polyrhythm.core.settings import checked
 from polyrhythm.errors import CompositionError, RunError
+from polyrhythm.launchers.ray_connection import connect, is_connected
 from polyrhythm.serving.control import Beacon
 from polyrhythm.serving.server.changing_plans import empty
 from polyrhythm.serving.server.control_loop import ServedSite
@@ -50,11 +51,30 @@ class RayServe:
     turns: DutyTurns = field(default_factory=DutyTurns)
 
     def deploy(self, served: ServedSite, models: Mapping[tuple[str, str], ServedModel], first: ServingPlan) -> RaySite:
-        """Start the replicas with the plan `first`; `models` are by model and kind of machine. Returns when all models are loaded."""
-        ray, serve = needed("ray", "serve"), needed("ray.serve", "serve")
-        if not ray.is_initialized():
-            self._connect(served)
-        self._refuse_without_resources(served, ray)
+        """Start the replicas with the plan `first`; `models` are by model and kind of machine. Returns when all models are loaded.
+
+        What has been started is ended again where this is interrupted, or fails.
+        """
+        cluster = self._connected(served)
+        self._refuse_without_resources(served)
+        bound = self._bound(served, models, first)
+        serve = needed("ray.serve", "serve")
+        serve.start(http_options={"host": self.host, "port": self.port})
+        quiet = importlib.import_module("ray.serve.schema").LoggingConfig(enable_access_log=False, log_level="WARNING")
+        try:
+            serve.run(bound, name=self.name, route_prefix="/", logging_config=quiet)
+        except RuntimeError as problem:
+            said = _why(serve.status().applications.get(self.name)) or str(problem)
+            cluster.close()
+            raise RunError(f"Ray Serve could not start the site: {said}") from problem
+        except KeyboardInterrupt:
+            cluster.close()
+            raise
+        return RaySite(self, served, first, cluster)
+
+    def _bound(self, served: ServedSite, models: Mapping[tuple[str, str], ServedModel], first: ServingPlan) -> Any:
+        """The application: the gateway, with the machines that it calls."""
+        serve = needed("ray.serve", "serve")
         asked = served.members.asked(served.sessions)
         forms = {one.name: form.form for one in asked for (name, _), form in models.items() if name == one.model}
         machines = {each.name: self._machine(each, models, first) for each in served.machines}
@@ -66,24 +86,18 @@ class RayServe:
             user_config=msgspec.to_builtins(first),
             ray_actor_options={"num_cpus": 0},
         )
-        bound = gateway.bind(served.sessions, served.members, forms, self.gateway, machines)
-        serve.start(http_options={"host": self.host, "port": self.port})
-        quiet = importlib.import_module("ray.serve.schema").LoggingConfig(enable_access_log=False, log_level="WARNING")
-        try:
-            serve.run(bound, name=self.name, route_prefix="/", logging_config=quiet)
-        except RuntimeError as problem:
-            said = _why(serve.status().applications.get(self.name)) or str(problem)
-            serve.delete(self.name)
-            raise RunError(f"Ray Serve could not start the site: {said}") from problem
-        return RaySite(self, served, first)
+        return gateway.bind(served.sessions, served.members, forms, self.gateway, machines)
 
-    def _connect(self, served: ServedSite) -> None:
-        ray = needed("ray", "serve")
-        own = {} if self.address else {"resources": {f"machine:{each.name}": 1.0 for each in served.machines}}
-        try:
-            ray.init(address=self.address, log_to_driver=False, **own)
-        except (ConnectionError, RuntimeError, ValueError) as problem:
-            raise CompositionError(f"Ray's cluster {self.address or 'of this host'!r} cannot be reached: {problem}") from problem
+    def _connected(self, served: ServedSite) -> UsedCluster:
+        """The cluster that this process is connected with, that of the address, or a new one."""
+        if is_connected():
+            return UsedCluster(self.name, own=False)
+        if self.address is not None:
+            connect("serve", self.address)
+            return UsedCluster(self.name, own=False)
+        # "local", because without an address Ray takes the cluster of `ray start` on this host, which cannot be given resources
+        connect("serve", "local", resources={f"machine:{each.name}": 1.0 for each in served.machines})
+        return UsedCluster(self.name, own=True)
 
     def _machine(self, machine: Any, models: Mapping[tuple[str, str], ServedModel], first: ServingPlan) -> Any:
         serve = needed("ray.serve", "serve")
@@ -100,8 +114,8 @@ class RayServe:
         )
         return made.bind(machine, cloudpickle.dumps(own), self.turns)
 
-    def _refuse_without_resources(self, served: ServedSite, ray: Any) -> None:
-        here = ray.cluster_resources()
+    def _refuse_without_resources(self, served: ServedSite) -> None:
+        here = needed("ray", "serve").cluster_resources()
         missing = [
             f"machine:{each.name}" for each in served.machines if each.name not in self.options and f"machine:{each.name}" not in here
         ]
@@ -112,6 +126,24 @@ class RayServe:
             )
 
 
+@dataclass(frozen=True, slots=True)
+class UsedCluster:
+    """The cluster on which the application `name` runs: `own` if it was started for it, and ends with it."""
+
+    name: str
+    own: bool
+
+    def close(self) -> None:
+        """End the application, and its own cluster. A cluster of others keeps Ray's proxy, which finds no application any more.
+
+        An own cluster is ended with its proxy as a whole: were the application deleted before, the proxy would say that there is none.
+        """
+        if self.own:
+            needed("ray", "serve").shutdown(wait_for_processes=True)
+        else:
+            needed("ray.serve", "serve").delete(self.name)
+
+
 class RaySite:
     """The running site; the control loop speaks to replicas through handles of their deployments.
 
@@ -120,8 +152,8 @@ class RaySite:
     first plan; `beacons` finds that out, and gives it the present one.
     """
 
-    def __init__(self, engine: RayServe, served: ServedSite, first: ServingPlan) -> None:
-        self._engine, self._served = engine, served
+    def __init__(self, engine: RayServe, served: ServedSite, first: ServingPlan, cluster: UsedCluster) -> None:
+        self._engine, self._served, self._cluster = engine, served, cluster
         serve = needed("ray.serve", "serve")
         names = {each.name: f"machine-{each.name}" for each in served.machines}
         self._handles = {name: serve.get_deployment_handle(each, engine.name) for name, each in names.items()}
@@ -174,9 +206,9 @@ class RaySite:
         try:
             for name in (ENTRANCE, *self._machines()):  # a replica that is lost has nothing to answer any more
                 self._calls.all({name: (self._handles[name], "drain", ())}, seconds)
-            needed("ray.serve", "serve").delete(self._engine.name)
         finally:
             self._calls.close()
+            self._cluster.close()
 
     def _machines(self) -> dict[str, Any]:
         return {each.name: each for each in self._served.machines}

@@ -18,6 +18,7 @@ from polyrhythm.core.records import directory as directories
 from polyrhythm.core.records.progress import ProgressLine
 from polyrhythm.core.training.run import Attempt
 from polyrhythm.errors import CompositionError, PolyrhythmError, RunError
+from polyrhythm.launchers.ray_connection import connect, is_connected
 from polyrhythm.tools.pools.pools import Done, RunTask
 
 _LOOK_SECONDS = 0.25
@@ -40,9 +41,9 @@ class RayPool:
 
         Raises the PolyrhythmError of a run that could not be started.
         """
+        if not is_connected():
+            connect("ray")
         ray = needed("ray", "ray")
-        if not ray.is_initialized():
-            ray.init(log_to_driver=False)
         make, waiting, more = ray.remote(num_cpus=1, max_retries=0)(_make), iter(plans), True
         try:
             while more or self._busy:
