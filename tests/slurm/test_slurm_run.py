@@ -61,8 +61,9 @@ def test_a_gang_and_a_crew_are_trained(slurm: FakeSlurm, tmp_path: Path) -> None
     assert len(slurm.scripts()) == 3
 
 
-def test_options_that_do_not_fit_the_engine_are_refused(slurm: FakeSlurm, tmp_path: Path) -> None:
+def test_options_that_do_not_fit_the_engine_are_refused(slurm: FakeSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _command(tmp_path)
+    monkeypatch.chdir(tmp_path)
     for words, said in (
         (("--through", "slrm"), "Did you mean 'slurm'?"),
         (("--through", "slurm", "--reach", "ssh {host}"), "--reach is for hosts of one's own"),
