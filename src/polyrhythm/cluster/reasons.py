@@ -21,9 +21,8 @@ class TooLarge:
     def sentence(self) -> str:
         """The reason in words."""
         wanted = f"{_workers(self.workers)} wanted, and the empty cluster has room for {self.room}"
-        return (
-            f"can never run here: {wanted}; too few {_listed(self.lacking)}{': ' if self.amounts else ''}{_listed(self.amounts or ('',))}"
-        )
+        amounts = f": {_listed(self.amounts)}" if self.amounts else ""
+        return f"can never run here: {wanted}; too few {_listed(self.lacking)}{amounts}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,9 +80,10 @@ def simulate_jobs(
     if page is not None:
         title = f"{len(traced)} jobs of {Path(trace).name} on {cluster.name}"
         written(page, cluster_page(runs, cluster, title, shlex.join(["polyrhythm", *sys.argv[1:]])))
+    status = 0 if any(run.jobs for run in runs) else 1
     if as_json:
         print_json([_figures(run) for run in runs])
-        raise typer.Exit(0 if any(run.jobs for run in runs) else 1)
+        raise typer.Exit(status)
     print_beside(COLUMNS, policy_rows(runs, cluster))
     out = console()
     out.print(policies_sentence(runs))
@@ -90,7 +91,7 @@ def simulate_jobs(
         out.print(f"{name} {reason.sentence}")
     if page is not None:
         notice(f"the page is in {page}")
-    raise typer.Exit(0 if any(run.jobs for run in runs) else 1)
+    raise typer.Exit(status)
 
 
 def _world(failures: str | None, repair: str, restart: str) -> World:
