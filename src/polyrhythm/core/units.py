@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 
 from polyrhythm.core.settings import shown
 from polyrhythm.errors import CompositionError
@@ -128,3 +129,10 @@ def show_window(begin: float, end: float) -> str:
         return f"after {last}"
     number, unit = first.split()
     return f"between {number if not begin or unit == last.split()[1] else first} and {last}"
+
+
+def show_names(names: Sequence[str], most: int | None = None) -> str:
+    """The names with commas, and "and" before the last; of more than `most`, the first ones and how many more there are."""
+    if most is not None and len(names) > most:
+        return f"{', '.join(names[:most])} and {len(names) - most} more"
+    return " and ".join(", ".join(names).rsplit(", ", 1))

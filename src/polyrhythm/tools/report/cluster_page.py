@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from polyrhythm.cluster import Cluster
 from polyrhythm.cluster.simulation import ClusterRun
-from polyrhythm.core.units import show_seconds
+from polyrhythm.core.units import show_names, show_seconds
 from polyrhythm.tools.report import cluster_panels
 from polyrhythm.tools.report.render import rendered
 from polyrhythm.tools.report.style import ON_A_PAGE
@@ -41,24 +41,19 @@ def policies_sentence(runs: Sequence[ClusterRun]) -> str:
     """Which policy completes jobs soonest in the mean, and by how much: among those under which the most jobs complete."""
     most = max(len(run.jobs) for run in runs)
     if not most:
-        return f"No job ever ran under {_listed([run.policy for run in runs])}."
+        return f"No job ever ran under {show_names([run.policy for run in runs])}."
     best, *others = sorted((run for run in runs if len(run.jobs) == most), key=lambda run: run.mean_completion)
     fewer = [f"{run.policy} ({len(run.jobs)} of {most})" for run in runs if len(run.jobs) < most]
-    behind = f" Fewer jobs complete under {_listed(fewer)}." if fewer else ""
+    behind = f" Fewer jobs complete under {show_names(fewer)}." if fewer else ""
     if not others:
         return f"{best.policy} completes {most} jobs in {show_seconds(best.mean_completion)} in the mean.{behind}"
     last = others[-1]
     slower = f"{last.mean_completion / best.mean_completion:.2f}"
     soonest = f"Jobs complete soonest under {best.policy}, after {show_seconds(best.mean_completion)} in the mean"
     if slower == "1.00":
-        same = _listed([run.policy for run in (best, *others)])
+        same = show_names([run.policy for run in (best, *others)])
         return f"Jobs complete after {show_seconds(best.mean_completion)} in the mean, the same under {same}.{behind}"
     return f"{soonest}; {last.policy} takes {slower} times that.{behind}"
-
-
-def _listed(names: Sequence[str]) -> str:
-    """The names with commas, and "and" before the last."""
-    return " and ".join(", ".join(names).rsplit(", ", 1))
 
 
 def kind_of(cluster: Cluster) -> str:

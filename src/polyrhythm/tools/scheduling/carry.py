@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 from polyrhythm.cluster import Cluster, ClusterState, SchedulerConfig
 from polyrhythm.core.kernel.stopping import notify
+from polyrhythm.core.units import show_names
 from polyrhythm.tools.scheduling.backend import JobsBackend, schedule_once
 from polyrhythm.tools.scheduling.continuing import go_on
 from polyrhythm.tools.scheduling.status import ClusterStatus, job_status, statuses, write_status
@@ -22,7 +23,7 @@ def carry(
     """Schedule until all jobs are over; each changed status is written to `out` and `told`. What an earlier command has left in `out` goes
     on."""
     if ended := go_on(backend.runs, out):
-        notify(f"already ended in {out}: {_listed(ended)}. What has ended stays so; give another --out to train it anew.")
+        notify(f"already ended in {out}: {show_names(ended, _MOST)}. What has ended stays so; give another --out to train it anew.")
     if backend.over:
         jobs = [job_status(run, ClusterState(cluster), {}, 0.0) for run in backend.runs.values()]
         write_status(status := ClusterStatus(cluster.name, os.getpid(), jobs, {}, over=True), out)
@@ -44,12 +45,6 @@ def carry(
         if status.over:
             return status
         time.sleep(_PAUSE)
-
-
-def _listed(names: Sequence[str]) -> str:
-    """Some of the names, and how many more there are."""
-    more = len(names) - _MOST
-    return f"{', '.join(names[:_MOST])} and {more} more" if more > 0 else " and ".join(", ".join(names).rsplit(", ", 1))
 
 
 def _shown(status: ClusterStatus) -> object:
