@@ -42,7 +42,7 @@ class PriceHours(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
 
     def covered(self, begin: float, end: float) -> float:
         """How many of the seconds between two moments are in them; a day begins at 0."""
-        return self._until(end) - self._until(begin)
+        return min(max(0.0, self._until(end) - self._until(begin)), end - begin)
 
     def _until(self, moment: float) -> float:
         at, length = self.window
