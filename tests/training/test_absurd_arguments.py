@@ -121,7 +121,7 @@ METHODS: dict[str, list[tuple[str, Call]]] = {
     "whole_batch": [(f"portion {value!r}", _whole(value, 2)) for value in ABSURD]
     + [(f"copies {value!r}", _whole(4, value)) for value in ABSURD],
 }
-WITHOUT_ARGUMENTS = {"barrier", "close", "finish", "leave", "save", "weights"}
+WITHOUT_ARGUMENTS = {"barrier", "close", "finish", "leave", "own_metrics", "save", "weights"}
 
 
 def test_all_methods_of_a_worker_are_among_these() -> None:

@@ -54,6 +54,32 @@ def test_the_result_at_a_moment_is_that_of_the_step_before_it() -> None:
         assert event.metrics["loss"] == pytest.approx(reported[event.clock], rel=1e-6)
 
 
+@pytest.mark.parametrize("runtime", [Simulator(network=SLOW), Processes()], ids=["virtual", "processes"])
+def test_own_metrics_are_those_of_the_workers_weights_and_leave_no_trace(runtime: Runtime) -> None:
+    def train(worker: Any, looks: bool) -> None:
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5), nn.Linear(4, 1))
+        model, optimizer = worker.attach(model, torch.optim.SGD(model.parameters(), lr=0.1))
+        assert worker.own_metrics() == {}
+        worker.evaluate(lambda found: {"norm": found[0].weight.norm(), "training": float(found.training)})
+        for _ in range(6):
+            worker.count(8)
+            optimizer.zero_grad()
+            model(torch.randn(8, 4)).square().mean().backward()
+            optimizer.step()
+            if looks:
+                own = worker.own_metrics()
+                assert own["norm"] == model[0].weight.norm()
+                assert own["training"] == 0.0
+                assert model.training
+
+    made = [run(lambda worker, looks=looks: train(worker, looks), workers=2, on=runtime) for looks in (True, False)]  # type: ignore[misc]
+    looked, plain = made
+    assert all(torch.equal(looked.weights[name], plain.weights[name]) for name in plain.weights)
+    if isinstance(runtime, Simulator):
+        assert evaluations(looked) == evaluations(plain)
+
+
 @pytest.mark.parametrize("system", ["sparknet", "easgd", "gossipgrad", "diloco"])
 def test_it_is_the_result_that_is_evaluated_and_not_the_replica_of_worker_0(system: str) -> None:
     """At a moment between two rounds the servers, or the mean, are what counts."""

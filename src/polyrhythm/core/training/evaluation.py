@@ -150,6 +150,19 @@ class Evaluation:
         self.seconds = port.now() - ended
         return final
 
+    def own(self) -> Mapping[str, Any]:
+        """What the function returns for the worker's own models as they are; nothing where there is none, or models are in parts."""
+        if self.function is None or self.plan.mesh.cut:
+            return {}
+        return self.context.free(self._called)
+
+    def _called(self) -> Mapping[str, Any]:
+        assert self.function is not None
+        subjects = list({id(each.subject): each.subject for each in self._followed}.values())
+        models = list({id(model): model for each in self._followed for model in each.models}.values())
+        with untouched(models):
+            return self.function(*subjects)
+
     def _finish_in_parts(self, function: Evaluate) -> dict[str, float]:
         """Evaluate the final weights of a model in parts, of which no copies are kept, at the first worker."""
         if not self.group.is_first:
@@ -207,11 +220,7 @@ class Evaluation:
                 self._record(*times[place], found[place])
 
     def _measured(self, moment: float) -> dict[str, float]:
-        assert self.function is not None
-        subjects = list({id(each.subject): each.subject for each in self._followed}.values())
-        models = list({id(model): model for each in self._followed for model in each.models}.values())
-        with untouched(models):
-            return _checked(self.function(*subjects), moment)
+        return _checked(self._called(), moment)
 
     def _record(self, moment: float, since: float, metrics: dict[str, float]) -> None:
         times = [each[0] for each in self._steps]

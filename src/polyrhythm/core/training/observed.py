@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from polyrhythm.core.kernel.group import Group
 from polyrhythm.core.kernel.view import View
 from polyrhythm.core.strategy.replica import Replica
@@ -31,6 +34,14 @@ class ObservedWorker:
     def crew(self) -> View:
         """The workers that are there, as this worker knows: their names are `crew.members`, and `crew.epoch` counts the changes."""
         return present(self._crew, self._models)
+
+    def own_metrics(self) -> Mapping[str, Any]:
+        """The metrics of this worker's own weights as they are, by the function that was given to `evaluate`; none before that.
+
+        The function is called without gradients and in evaluation mode, takes no virtual time, and nothing is recorded. The result of the
+        run may be other weights: a mean, or those of servers.
+        """
+        return self._models.evaluation.own()
 
     @property
     def seconds_aside(self) -> float:
