@@ -6,9 +6,10 @@ The command line, the planner and `workloads.load` list them and give them value
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
-from typing import Any, get_type_hints
+from functools import lru_cache
+from typing import Any, cast, get_type_hints
 
 from polyrhythm.core.job_files.values import ANYTHING, read, wanted
 from polyrhythm.core.job_files.worker import WorkloadWorker
@@ -44,7 +45,7 @@ class Configured:
 def settings_of(train: Train) -> dict[str, Setting]:
     """The settings of `train` by name, in the order in which it has them."""
     if is_dataclass(train):
-        kinds = _hints(type(train))
+        kinds = _hints(cast(Hashable, type(train)))
         return {field.name: Setting(kinds.get(field.name), getattr(train, field.name, MISSING)) for field in fields(train) if field.init}
     try:
         parameters = list(inspect.signature(train).parameters.values())[1:]
@@ -79,10 +80,11 @@ def with_settings(train: Train, job: str, given: Mapping[str, Any]) -> Train:
     return Configured(train, tuple(sorted(changes.items())))
 
 
-def _hints(annotated: Any) -> dict[str, Any]:
+@lru_cache(maxsize=256)
+def _hints(annotated: Hashable) -> dict[str, Any]:
     """Annotations as types; none where one of them cannot be looked up, since a default shows the type too."""
     try:
-        return get_type_hints(annotated)
+        return get_type_hints(cast(Any, annotated))
     except (NameError, TypeError, AttributeError, SyntaxError):
         return {}
 
