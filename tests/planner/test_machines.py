@@ -43,7 +43,7 @@ TWO = Network.joined(
 def test_kinds_of_machines_may_be_left_out_and_each_site_may_be_alone() -> None:
     assert choices_of(Fleet((SLOW,)), NETWORK, 8) == ()
     mixed = choices_of(MIXED, NETWORK, 3)
-    assert mixed == (ChosenMachines((0, 2), 3, "without old laptop"), ChosenMachines((0, 2, 1), 3, "in order of speed"))
+    assert mixed == (ChosenMachines((0, 2), 3, "without old laptop", unlike=True), ChosenMachines((0, 2, 1), 3, "in order of speed"))
     words = [each.words for each in choices_of(Fleet((SLOW,)), TWO, 5)]
     assert words == ["without slow at lab", "without slow at attic", "in order of speed"]
     many = Fleet(tuple(Device(f"kind {number}", 1e9 / (number + 1)) for number in range(40)))

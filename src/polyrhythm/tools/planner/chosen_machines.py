@@ -29,7 +29,7 @@ class ChosenMachines:
     """Worker w has the machine at `places[w]` of `of` in the description; no places stand for all, in turn. `words` say which these are.
 
     Where there are `shares`, worker w has so many parts of each step's samples, and not as many as the others. `groups` of workers, as
-    "0,1/2", are for systems that exchange inside groups and between them.
+    "0,1/2", are for systems that exchange inside groups and between them. `unlike` says that the machines left out are not like the others.
     """
 
     places: tuple[int, ...] = ()
@@ -37,6 +37,7 @@ class ChosenMachines:
     words: str = ""
     shares: tuple[int, ...] = ()
     groups: str = ""
+    unlike: bool = False
 
     def __bool__(self) -> bool:
         return bool(self.places)
@@ -49,26 +50,28 @@ EVERY = ChosenMachines()
 def choices_of(devices: Fleet, network: Network, workers: int) -> tuple[ChosenMachines, ...]:
     """What may be left out of `workers` machines: each kind, the slowest kinds together, all sites but one; and all in order of speed.
 
-    Machines of one kind have the same name, speed and site, and an equal line. Nothing is left out of machines that are all alike, and the
-    first choice is without the slowest. See `shared_choices` for batches by speed.
+    Machines of one kind have the same name, speed and site, and an equal line. Nothing is left out of machines that are all alike; of sites
+    that are, one may be all. The first choice is without the slowest. See `shared_choices` for batches by speed.
     """
     kinds: dict[tuple[object, ...], list[int]] = {}
     for place in range(workers):
         kinds.setdefault(_kind(devices, network, place, workers), []).append(place)
     if len(kinds) < 2:
         return ()
-    slowest = sorted(kinds, key=lambda kind: (-_seconds(devices, kinds[kind][0]), kinds[kind]))
     found: dict[frozenset[int], str] = {}
-    names = _names(devices, network, kinds, workers)
-    for count in range(1, min(len(slowest), _MOST_KINDS)):
-        _note(found, kinds, slowest[:count], names)
-    for kind in slowest[:_MOST_KINDS]:
-        _note(found, kinds, [kind], names)
+    if len({_likeness(devices, network, places, workers) for places in kinds.values()}) > 1:
+        slowest = sorted(kinds, key=lambda kind: (-_seconds(devices, kinds[kind][0]), kinds[kind]))
+        names = _names(devices, network, kinds, workers)
+        for count in range(1, min(len(slowest), _MOST_KINDS)):
+            _note(found, kinds, slowest[:count], names)
+        for kind in slowest[:_MOST_KINDS]:
+            _note(found, kinds, [kind], names)
+    of_other_kinds = set(found)
     sites = [network.sites[network.site_of(place, workers)].name for place in range(workers)]
     for site in dict.fromkeys(sites):
         found.setdefault(frozenset(place for place in range(workers) if sites[place] != site), f"at {site} alone")
     some = [
-        ChosenMachines(tuple(place for place in range(workers) if place not in out), workers, words)
+        ChosenMachines(tuple(place for place in range(workers) if place not in out), workers, words, unlike=out in of_other_kinds)
         for out, words in found.items()
         if 0 < len(out) <= workers - 2
     ]
@@ -135,6 +138,18 @@ def _kind(devices: Fleet, network: Network, place: int, workers: int) -> tuple[o
         network.site_of(place, workers),
         network.access(place, workers),
     )
+
+
+def _likeness(devices: Fleet, network: Network, places: Sequence[int], workers: int) -> tuple[object, ...]:
+    """What is equal for machines of one site that are like those of another: the kind but for the site's name, and its lines."""
+    machine, terms, pace, _, access = _kind(devices, network, places[0], workers)
+    own = network.site_of(places[0], workers)
+    lines = [
+        sorted((row[own], matrix[own][other]) for other, row in enumerate(matrix) if other != own)
+        for matrix in (network.latency, network.capacity, network.jitter)
+        if matrix
+    ]
+    return machine, terms, pace, replace(network.sites[own], name=""), access, len(places), str(lines), own if network.changes else None
 
 
 def _seconds(devices: Fleet, place: int) -> float:

@@ -67,7 +67,7 @@ class Space:
         middle = self.together[(len(self.together) - 1) // 2]
         every = [self.changed(Candidate(system, middle), **factors) for system in self.systems if system != ALONE.system]
         yield from every
-        fewer = [some for some in self.machines if not some.shares and not some.groups]
+        fewer = [some for some in self.machines if some.unlike and not some.shares and not some.groups]
         if fewer:  # one slow machine may hold up all others
             yield from (each.on(fewer[0]) for each in every)
         for some in self.machines:  # one system tells what these are worth to all that take them
