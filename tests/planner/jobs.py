@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -11,19 +12,22 @@ import torch
 from torch import Tensor
 
 import polyrhythm as pr
+from polyrhythm.core.kernel.events import Stepped
 from polyrhythm.core.records.metrics import parse_target
 from polyrhythm.core.records.progress import ignore
+from polyrhythm.core.training.run import Attempt
 from polyrhythm.hardware.fleet import fleet
 from polyrhythm.hardware.network import Network
 from polyrhythm.tools.planner.budget import Budget
 from polyrhythm.tools.planner.findings import Findings
+from polyrhythm.tools.planner.foretold import PacesTask
 from polyrhythm.tools.planner.measure_cache import MeasureCache
 from polyrhythm.tools.planner.objective import Objective
 from polyrhythm.tools.planner.planner import Planner
+from polyrhythm.tools.planner.run_notes import PAUSED, REAL
 from polyrhythm.tools.planner.scenario import Scenario
 from polyrhythm.tools.planner.search import Search
 from polyrhythm.tools.planner.space import Space
-from polyrhythm.tools.planner.tasks import REAL
 from polyrhythm.tools.pools.pools import Done, Pool
 
 WIDTH = 40
@@ -115,15 +119,27 @@ class _Pool:
 
     def work(self, plans: Any) -> None:
         for place, task, directory in plans:
-            attempt = task.attempt(directory, ignore)
+            if isinstance(task, PacesTask):
+                self.turns.seconds += 0.003 * len(task.candidates)
+                self.done(place, task.attempt(directory, ignore))
+                continue
             candidate, pace = task.candidate, 3e-4 * self.turns.slow.get(task.candidate.system, 1.0)
-            seconds = 0.04 + pace * task.steps * candidate.workers + (self.turns.warming if self.turns.made < 2 else 0.0)
+            patient = getattr(task, "patience", math.inf) / (pace * candidate.workers)
+            attempt = (task if patient > task.steps else replace(task, steps=max(1, int(patient)))).attempt(directory, ignore)
+            if patient <= task.steps:
+                attempt.outcome.settings[PAUSED] = str(int(patient))
+            seconds = 0.04 + pace * _steps(attempt, task.steps) * candidate.workers + (self.turns.warming if self.turns.made < 2 else 0.0)
             attempt.outcome.settings[REAL] = str(seconds)
             self.turns.seconds += seconds
-            self.turns.order.append((candidate.system, task.steps))
+            self.turns.order.append((candidate.system, _steps(attempt, task.steps)))
             self.done(place, attempt)
             if self.turns.made >= self.turns.stop:
                 raise KeyboardInterrupt
+
+
+def _steps(attempt: Attempt, wanted: int) -> int:
+    """Those that each worker took: a run may end before the last that was wanted."""
+    return max((event.clock for event in attempt.outcome.events if isinstance(event, Stepped)), default=wanted)
 
 
 def planner(found: Findings, seconds: float = 6.0, turns: InTurn | None = None) -> Planner:

@@ -166,7 +166,7 @@ def test_runs_of_one_that_is_slower_are_not_called_first_without_a_word() -> Non
 
 def test_one_seed_is_enough_where_the_bounds_lie_apart() -> None:
     found = findings(workers=(2,))
-    found.trainings = {ONE: {seed: came_in(2.0) for seed in range(3)}, OTHER: {0: came_in(1.0)}}
+    found.trainings = {ONE: {seed: came_in(2.0) for seed in range(3)}, OTHER: {0: came_in(0.4)}}
     assert planner(found).leading() == [OTHER, ONE]
 
 

@@ -94,8 +94,8 @@ def test_a_system_whose_runs_take_long_by_the_clock_does_not_keep_the_others_wai
     turns = InTurn(slow={"ssp": 50.0})
     made = planner(findings(("allreduce", "ssp", "sparknet", "diloco"), (2,)), turns=turns)
     plan = made.plan()
-    first_long = next(place for place, (_, steps) in enumerate(turns.order) if steps > 100)
-    assert all(steps < 10 for system, steps in turns.order[:first_long] if system == "ssp")
+    [first, *_] = [steps for system, steps in turns.order if system == "ssp"]
+    assert first < 15 <= max(steps for system, steps in turns.order if system == "sparknet")
     assert plan.best is not None
     assert plan.best.system != "ssp"
 
@@ -118,8 +118,18 @@ def test_the_search_goes_on_until_a_system_comes_to_the_target() -> None:
     assert not best.extrapolated
 
 
+def test_where_no_run_has_the_time_to_come_to_the_target_runs_are_as_long_as_there_is_time() -> None:
+    turns = InTurn(slow={"allreduce": 300.0})
+    made = planner(findings(("single", "allreduce"), (1, 2), "loss=1e-5"), 5.0, turns)
+    made.plan()
+    [training] = [made.found.training(each) for each in made.found.trainings if each.system == "allreduce"][:1]
+    assert training is not None
+    assert training.samples > 0
+    assert turns.seconds < 12.0
+
+
 def test_draws_leave_the_best_time_for_a_further_seed() -> None:
-    plan = planner(findings(("allreduce",), (2,)), turns=InTurn(slow={"allreduce": 60.0})).plan()  # a run takes a third of the time
+    plan = planner(findings(("allreduce",), (2,)), turns=InTurn(slow={"allreduce": 200.0})).plan()  # a run takes most of the time
     assert plan.best is not None
     assert plan.best.seeds > 1
     assert plan.ended == "the time was up"

@@ -114,7 +114,7 @@ def test_seconds_in_advance_are_those_of_counted_operations() -> None:
 @pytest.mark.long
 def test_a_plan_for_unequal_machines_has_batches_by_speed_where_they_pay() -> None:
     found = findings(systems=("allreduce",), workers=(3,))
-    found.scenario = found.scenario.elsewhere(devices=MIXED)
+    found.scenario = found.scenario.elsewhere(devices=MIXED, network=Network.uniform("wide", "100 Mbit/s", "0.1 ms"))
     found.space = Space.of(found.scenario, ("allreduce",), (3,))
     plan = planner(found).plan()
     assert plan.best is not None

@@ -18,6 +18,8 @@ from polyrhythm.core.protocols.controller import ControlledSetting, Controls
 from polyrhythm.core.protocols.deals import Deals, PassDeals
 from polyrhythm.core.protocols.sharded import BackgroundSums, ShardedSource
 from polyrhythm.core.protocols.shuffle import Batch, Feed, Follow, Order, Perform, SampleStream, ShardFeed, Source, unfollowed
+from polyrhythm.core.records.outcome import Outcome
+from polyrhythm.core.records.progress import Watch
 from polyrhythm.core.simulator import Instant, Simulator
 from polyrhythm.core.strategy.part import Part
 from polyrhythm.core.strategy.replica import Replica
@@ -183,9 +185,23 @@ def simulate_timing(
 
 def time_shape(shape: StepShape, *, workers: int, strategy: str | Strategy, steps: int, on: Simulator) -> Run:
     """Time training like `simulate_timing`, with a training function that was observed already."""
+    replayed, crew, zeros, timed = _replayed(shape, workers, strategy, steps, on)
+    return run(replayed, workers=crew, strategy=zeros, on=timed)
+
+
+def watched_timing(shape: StepShape, *, workers: int, strategy: str | Strategy, steps: int, on: Simulator, watch: Watch) -> Outcome:
+    """Time training like `time_shape`, without a line that shows progress; what `watch` raises at an event ends it."""
+    replayed, crew, zeros, timed = _replayed(shape, workers, strategy, steps, on)
+    return attempt(replayed, workers=crew, strategy=zeros, on=timed, watch=watch).completed()
+
+
+def _replayed(
+    shape: StepShape, workers: int, strategy: str | Strategy, steps: int, on: Simulator
+) -> tuple[Replay, int, Strategy, Simulator]:
+    """The training function that replays the shape, for so many workers, and the strategy and machines with which it does."""
     timed = dataclasses.replace(on, devices=charging(fleet(on.devices), shape.flops), separate_randomness=False)
     chosen, workers = systems.resolve(strategy), Crew.of(workers).number("A timing")
     travelling = shape.zeros(chosen.workers(workers) * shape.samples) if chosen.shuffle.sends else ()
     merges = any(each.merge_seconds(1) > 0 for each in fleet(timed.devices).machines)
     taking = in_program if merges else in_coroutine
-    return run(Replay(shape, steps, travelling, taking), workers=workers, strategy=sending_zeros(chosen), on=timed)
+    return Replay(shape, steps, travelling, taking), workers, sending_zeros(chosen), timed

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -29,6 +29,7 @@ NEAR = 1.05
 """A candidate counts as the best where no other costs less than it by more than this factor."""
 _FEWER = 0.5
 """What has not come to the target needs at least this part of the fewest samples that any needed."""
+_FEW = 3
 _MISSED = 0.5
 """A seed under which the target was missed counts as so many e-folds more samples than it had."""
 _QUANTILES = np.array([-3.0, -1.0, 0.0, 1.0, 3.0])
@@ -60,21 +61,27 @@ class Beliefs:
     pool: Sequence[Candidate]
     found: Findings = field(init=False)
     between_seeds: float = field(init=False)
+    curves: LearningCurves = field(init=False)
     _law: SamplesLaw = field(init=False)
     _own: dict[SampleCell, Needed] = field(init=False)
     _cells: list[SampleCell] = field(init=False)
     _beliefs: dict[Candidate, Belief] = field(init=False)
     _costs: Array = field(init=False)
+    _places: dict[Candidate, int] = field(init=False)
     _objectives: dict[tuple[int, ChosenMachines], Objective] = field(default_factory=dict)
+    _curves: dict[Candidate, tuple[Array, Array]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.found = found = self.shared.found
         space, cells = found.space, self.shared.cells
         self.pool = list(dict.fromkeys([*self.pool, *(each for each in found.trainings if found.trainings[each])]))
         self._cells = [cells.of(each) for each in self.pool]
+        self._places = {each: place for place, each in enumerate(self.pool)}
         runs = self._runs()
         self.between_seeds = self._between(runs)
-        curves = LearningCurves(found.scenario.target, [each.curve[: each.reached + 1] for each in map(_whole, runs.values()) if each])
+        self.curves = curves = LearningCurves(
+            found.scenario.target, [each.curve[: each.reached + 1] for each in map(_whole, runs.values()) if each]
+        )
         seen = {cell: needed for cell, own in runs.items() if (needed := self._needed(own, curves)) is not None}
         every = [cells.terms(each, space) for each in self.pool]
         terms = dict(zip(self._cells, every, strict=True))
@@ -90,9 +97,27 @@ class Beliefs:
         """The probability that no other costs less, by more than a few per cent."""
         if candidate not in self._beliefs:
             return 0.0
-        own = self._costs[self.pool.index(candidate)]
-        others = np.delete(self._costs, self.pool.index(candidate), axis=0)
+        own = self._costs[self._places[candidate]]
+        others = np.delete(self._costs, self._places[candidate], axis=0)
         return float((own <= math.log(NEAR) + others.min(0)).mean()) if len(others) else 1.0
+
+    def improvement(self, candidate: Candidate, answer: float) -> tuple[float, float]:
+        """By how much it is expected to lower the logarithm of a cost, `answer`, and the probability that it does.
+
+        This is the expected improvement of Bayesian optimization (Jones, Schonlau and Welch, 1998).
+        """
+        below = answer - self._costs[self._places[candidate]]
+        return float(np.maximum(below, 0.0).mean()), float((below > 0).mean())
+
+    def samples_for(self, candidate: Candidate, cost: float) -> float:
+        """The samples that it can have for a cost."""
+        at, costs = self._curves[candidate]
+        if cost == math.inf or costs[-1] <= costs[0]:
+            return math.inf
+        wanted, slope = math.log(max(cost, _LEAST)), (at[-1] - at[0]) / (costs[-1] - costs[0])
+        if wanted >= costs[-1]:
+            return math.exp(min(700.0, at[-1] + slope * (wanted - costs[-1])))
+        return math.exp(float(np.interp(wanted, costs, at)))
 
     def _runs(self) -> dict[SampleCell, dict[int, TrainedRun]]:
         """The run that tells most of each cell, for each seed."""
@@ -129,13 +154,13 @@ class Beliefs:
         random = rng.stream(found.scenario.seed, "beliefs", len(self.pool))
         sizes = law.mean + random.standard_normal((_DRAWN, len(law.names))) @ np.linalg.cholesky(law.covariance).T
         own_draws = {cell: random.standard_normal(_DRAWN) for cell in dict.fromkeys(self._cells)}
-        fewest = math.log(_FEWER * found.fewest) if found.fewest < math.inf else -math.inf
+        fewest = self._fewest()
         self._beliefs, costs = {}, []
         for place, (candidate, cell) in enumerate(zip(self.pool, self._cells, strict=True)):
             own, known = self._own.get(cell), runs.get(cell, {})
             ended = sum(each.end is not None for each in known.values())
             taken = 0.0 if ended else max((each.samples for each in known.values()), default=0.0)
-            least = -math.inf if ended else max(fewest, math.log(taken) if taken else -math.inf)
+            least = -math.inf if ended else max(fewest(found.per_step(candidate)), math.log(taken) if taken else -math.inf)
             shown = 0.0 if own is None else 1 / max(own.deviation, 1e-3) ** 2
             part = 1 / OWN**2 / (1 / OWN**2 + shown)
             itself = math.sqrt(1 / (1 / OWN**2 + shown))
@@ -143,15 +168,39 @@ class Beliefs:
             samples = Needed(max(least, part * means[place] + towards), math.hypot(part * spreads[place], itself))
             drawn = part * (sizes @ rows[place] + math.log(found.samples)) + towards + itself * own_draws[cell]
             pace = paces.of(candidate)
-            at, cost = self._curve(candidate, pace, samples)
+            at, cost = self._curves[candidate] = self._curve(candidate, pace, samples)
             spread = float(cost[3] - cost[1]) / max(float(at[3] - at[1]), _LEAST) * samples.deviation
-            timing = np.interp(np.maximum(drawn, least), at, cost) + pace.deviation * random.standard_normal(_DRAWN)
+            slower = np.maximum(pace.deviation * random.standard_normal(_DRAWN), self._computing_alone(candidate, pace, samples.mean))
+            timing = np.interp(np.maximum(drawn, least), at, cost) + slower
             self._beliefs[candidate] = Belief(
                 samples, pace, float(cost[2]), math.hypot(spread, pace.deviation), taken, ended, found.training(candidate) is not None
             )
             allowed = found.offers(candidate) and not self._barred(candidate)
             costs.append(timing if allowed else np.full(_DRAWN, np.inf))
         self._costs = np.array(costs)
+
+    def _fewest(self) -> Callable[[float], float]:
+        """The logarithm of the fewest samples that a candidate with so many in a step can need.
+
+        Larger steps need no fewer samples: a bound is given by those that came to the target with at least as many in a step as some
+        number below, where there are a few of them.
+        """
+        found = self.found
+        known = [(found.per_step(each), run.end.samples) for each in found.trainings if (run := found.training(each)) and run.end]
+        floors = []
+        for per_step, _ in known:
+            above = [samples for other, samples in known if other >= per_step]
+            if len(above) >= _FEW:
+                floors.append((per_step, math.log(_FEWER * max(1.0, min(above)))))
+        everywhere = math.log(_FEWER * found.fewest) if found.fewest < math.inf else -math.inf
+        return lambda per_step: max([everywhere, *(floor for least, floor in floors if least <= per_step)])
+
+    def _computing_alone(self, candidate: Candidate, pace: StepPace, samples: float) -> float:
+        """By how much its cost would be lower, as a logarithm, if it exchanged nothing: it cannot be lower than that."""
+        per_step, needed = candidate.workers * self.found.batch(candidate), math.exp(samples)
+        objective, fastest = self._objective(candidate), StepPace((0.0, 0.0, 0.0), self.shared.computing(candidate), 0.0)
+        least, own = (objective.cost(each.spent(needed, per_step, candidate.workers)) for each in (fastest, pace))
+        return min(0.0, math.log(max(least, _LEAST) / max(own, _LEAST)))
 
     def _objective(self, candidate: Candidate) -> Objective:
         """At the prices of its machines; asked once for each set of these where no line is metered."""

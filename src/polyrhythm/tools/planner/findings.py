@@ -21,6 +21,7 @@ from polyrhythm.tools.planner.measure_cache import MeasureCache
 from polyrhythm.tools.planner.measured import TrainedRun
 from polyrhythm.tools.planner.objective import TIME, Objective, Spent
 from polyrhythm.tools.planner.obstacles import delays, obstacle_of
+from polyrhythm.tools.planner.run_times import RunTimes
 from polyrhythm.tools.planner.scenario import Scenario
 from polyrhythm.tools.planner.shapes import Shapes
 from polyrhythm.tools.planner.space import Space
@@ -182,12 +183,10 @@ class Findings:
         reached = [each for each in self.trainings if self.offers(each) and self.cost_of(each) < math.inf]
         return sorted(reached, key=self.cost_of)
 
-    def real_seconds(self, candidate: Candidate, steps: int) -> float:
-        """The seconds of a run of so many steps by the clock, from runs of its system, or else of all; 0 before the first."""
-        runs = [(each, training) for each, found in self.trainings.items() for training in found.values() if training.real]
-        own = [run for run in runs if run[0].system == candidate.system] or runs
-        taken = sum(training.samples / self.batch(each) for each, training in own)
-        return steps * candidate.workers * sum(training.real for _, training in own) / taken if taken else 0.0
+    @property
+    def run_times(self) -> RunTimes:
+        """What runs take by the clock."""
+        return RunTimes(((each, run) for each, runs in self.trainings.items() for run in runs.values()), self.batch)
 
     # What the JOB is like
 
@@ -208,6 +207,10 @@ class Findings:
         """The results of a run of it, which was to take so many steps."""
         found = TrainedRun.of(attempt, self.scenario.target, steps, 0 if self.counts else self.batch(candidate))
         return found if self.scenario.data is None else found.delayed(delays(self.scenario, candidate, self.samples))
+
+    def per_step(self, candidate: Candidate) -> float:
+        """Samples of a step of all its workers."""
+        return float(candidate.workers * self.batch(candidate))
 
     @property
     def counts(self) -> bool:
@@ -235,11 +238,10 @@ class Findings:
         """Why the candidate cannot be run on these machines at all; empty where it can."""
         return obstacle_of(self.scenario, candidate)
 
-    # Runs
-
     def task(self, candidate: Candidate, seed: int, steps: int, most: float, deadline: float) -> TrainingTask:
         """A run of so many steps, each of which takes as long as one that was observed: nothing need be counted."""
-        return TrainingTask(self.charged(self.scenario, candidate), candidate, self.objective_of(candidate), seed, steps, most, deadline)
+        here, per_step = self.charged(self.scenario, candidate), self.per_step(candidate)
+        return TrainingTask(here, candidate, self.objective_of(candidate), seed, steps, most, deadline, per_step)
 
     def charged(self, scenario: Scenario, candidate: Candidate) -> Scenario:
         """Its machines, which take for each step what the observed operations of one take."""

@@ -17,8 +17,8 @@ Not a tenth: the candidate was chosen because it did well, and candidates do not
 """
 _SIMULATED = 0.1
 """Virtual time and measured time differ by about this part, where the machines were calibrated; docs/benchmarks.md has the figures."""
-_ONE_SEED = 0.2
-"""The deviation of a time's logarithm between seeds, where only one was run."""
+_SEEDS, _COUNTED = 0.25, 4
+"""The deviation of a time's logarithm between seeds before any were run, and the degrees of freedom that it counts for."""
 _GRID = 0.05
 """And at the least: evaluations are 9 % apart, so that equal times need not be equal."""
 _EXTRAPOLATED = 0.5
@@ -38,12 +38,10 @@ class Interval(msgspec.Struct, frozen=True):
 
 
 def deviation(values: Mapping[str, Sequence[float]]) -> tuple[float, int]:
-    """The deviation of the logarithm between seeds, of all groups together, and its degrees of freedom; 0.2 and 0 where none has two."""
+    """The deviation of the logarithm between seeds, of all groups together and of what is usual, and its degrees of freedom."""
     groups = [[math.log(each) for each in group if each > 0] for group in values.values()]
-    freedom = sum(len(group) - 1 for group in groups if len(group) > 1)
-    if not freedom:
-        return _ONE_SEED, 0
-    squares = sum((each - sum(group) / len(group)) ** 2 for group in groups for each in group)
+    freedom = _COUNTED + sum(len(group) - 1 for group in groups if len(group) > 1)
+    squares = _COUNTED * _SEEDS**2 + sum((each - sum(group) / len(group)) ** 2 for group in groups for each in group)
     return max(_GRID, math.sqrt(squares / freedom)), freedom
 
 
@@ -53,7 +51,7 @@ def forecast(values: Sequence[float], spread: float, freedom: int) -> Interval:
     It contains all `values`.
     """
     middle, count = median(values), len(values)
-    quantile = _STUDENT[min(freedom, len(_STUDENT)) - 1] if freedom else 2.0
+    quantile = _STUDENT[min(freedom, len(_STUDENT)) - 1]
     width = math.hypot(quantile * spread * math.sqrt(1 + 1 / count), _SIMULATED)
     return Interval(min(middle * math.exp(-width), *values), middle, max(middle * math.exp(width), *values))
 

@@ -42,15 +42,16 @@ class Observed:
     """Observations of the first runs of the JOB at one worker.
 
     `metrics` are the names of those that it gives; `untrained` is the target's before the first step, None where it was not evaluated
-    there; `real` the seconds that a step takes by the clock. `unit` is the number of steps that one more of its length takes at one worker,
-    None where that is not known; `whole` the number of steps by its own settings where no setting has its length; `divided` that workers
-    share these among them. Options of the optimizer are `scheduled` if they depend on the length. An epoch of the data has `pass_length`
-    batches.
+    there; `real` the seconds that a step takes by the clock, and `evaluating` those of an evaluation. `unit` is the number of steps that
+    one more of its length takes at one worker, None where that is not known; `whole` the number of steps by its own settings where no
+    setting has its length; `divided` that workers share these among them. Options of the optimizer are `scheduled` if they depend on the
+    length. An epoch of the data has `pass_length` batches.
     """
 
     metrics: frozenset[str] = frozenset()
     untrained: float | None = None
     real: float = 0.0
+    evaluating: float = 0.0
     unit: float | None = None
     whole: float | None = None
     divided: bool = True

@@ -17,6 +17,7 @@ from polyrhythm.core.training.evaluation import Moments, every_moment
 from polyrhythm.core.training.worker import Worker
 from polyrhythm.errors import PolyrhythmError
 from polyrhythm.tools.measuring.held import held
+from polyrhythm.tools.planner.early_end import EarlyEnd
 
 
 @dataclass(slots=True)
@@ -36,13 +37,14 @@ class Limited:
 
     In one process, where all workers share this object, `end_after` makes it end sooner. With `whole_epochs` it continues to the end of an
     epoch: where workers skip steps that others take, no part of an epoch ends at the same step everywhere. `moments` chooses when the
-    result is evaluated.
+    result is evaluated. `early` looks at worker 0's own weights now and then.
     """
 
     train: Train
     steps: int
     whole_epochs: bool = False
     moments: Moments = every_moment
+    early: EarlyEnd | None = None
     noted: Noted = field(default_factory=Noted, compare=False)
 
     def end_after(self, step: int) -> None:
@@ -100,6 +102,12 @@ class _Limits:
         """The worker's batches, which end after the last step."""
         return () if self.over else _Batches(self._batches(*given, **named), self)
 
+    def look(self) -> None:
+        """Let `early` see what worker 0's own weights are worth, if it is time to."""
+        early, worker = self.limited.early, self.worker
+        if early is not None and not worker.rank and early.is_due(worker.clock):
+            early.look(worker.clock, worker.own_metrics)
+
     def attach(self, model: nn.Module, optimizer: torch.optim.Optimizer, **named: Any) -> tuple[nn.Module, torch.optim.Optimizer]:
         """Attach, and have the optimizer's last step end the training where it is outside a loop over batches."""
         attached = self._attach(model, optimizer, **named)
@@ -107,6 +115,8 @@ class _Limits:
 
         def step(_: torch.optim.Optimizer, *given: Any, **rest: Any) -> Any:
             result = whole(*given, **rest)
+            if not self.passes:
+                self.look()
             if self.over and not self.passes:
                 raise _Over
             return result
@@ -128,8 +138,10 @@ class _Batches:
         limits = self.limits
         limits.passes += 1
         try:
+            limits.look()
             for batch in self.whole:
                 yield batch
+                limits.look()
                 if limits.over and not limits.limited.whole_epochs:
                     return
         finally:

@@ -43,6 +43,7 @@ class ObservedRun:
     metrics: set[str] = field(default_factory=set)
     untrained: Mapping[str, float] = field(default_factory=dict)
     moments: list[float] = field(default_factory=list)
+    evaluating: float = 0.0
 
     @property
     def steps(self) -> int:
@@ -64,7 +65,7 @@ class Look:
         target, length = self.scenario.target.metric, self.scenario.length
         gaps = [later - before for before, later in pairwise(first.moments)] or [monotonic() - began]
         real = min(gaps)  # the first step loads what all need
-        seen = Observed(frozenset(first.metrics), first.untrained.get(target), real, pass_length=first.pass_length)
+        seen = Observed(frozenset(first.metrics), first.untrained.get(target), real, first.evaluating, pass_length=first.pass_length)
         if self.scenario.known:
             return seen
         return self._whole(seen) if length is None else self._length(seen, length)
@@ -95,7 +96,13 @@ class Look:
         """A run of at most so many steps, in its seconds from the first step on, which may load what all need. Raises what the run did."""
         found = ObservedRun()
         held: list[Worker] = []
-        limited = Limited(_watched(train, found, held, evaluated), steps or 1 << 40, moments=_first_moment)
+
+        def first_moment(count: int, at: Callable[[int], Mapping[str, float]]) -> None:
+            began = monotonic()
+            at(0)
+            found.evaluating = monotonic() - began
+
+        limited = Limited(_watched(train, found, held, evaluated), steps or 1 << 40, moments=first_moment)
 
         def watch(event: AnyEvent) -> None:
             if isinstance(event, Evaluated | Reported):
@@ -146,10 +153,6 @@ def _watched(train: Train, found: ObservedRun, held: list[Worker], evaluated: bo
 
 def _no_evaluation(*given: object, **named: object) -> None:
     """Ignore an evaluation: an earlier run has shown it."""
-
-
-def _first_moment(count: int, at: Callable[[int], Mapping[str, float]]) -> None:
-    at(0)
 
 
 def _short(train: Train) -> Train:

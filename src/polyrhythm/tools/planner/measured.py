@@ -15,7 +15,7 @@ from polyrhythm.core.training.run import Attempt
 from polyrhythm.errors import BrokenOff
 from polyrhythm.hardware.meters import LineUse
 from polyrhythm.tools.planner.objective import Objective, Spent
-from polyrhythm.tools.planner.tasks import CUT, HELD, LINES, REAL
+from polyrhythm.tools.planner.run_notes import CUT, HELD, LINES, PAUSED, REAL
 
 
 class CurvePoint(msgspec.Struct, frozen=True):
@@ -72,6 +72,7 @@ class TrainedRun(msgspec.Struct, frozen=True):
         seconds = max((event.time for event in stepped.values()), default=0.0)
         nbytes = max((event.bytes_sent for event in stepped.values()), default=0)
         cut = str(attempt.error) if isinstance(attempt.error, BrokenOff) else attempt.outcome.settings.get(CUT, "")
+        limit = min(limit, steps) if PAUSED in attempt.outcome.settings else limit
         held = int(attempt.outcome.settings.get(HELD, 0))
         real = float(attempt.outcome.settings.get(REAL, 0.0))
         error = "" if isinstance(attempt.error, BrokenOff) or attempt.error is None else str(attempt.error)

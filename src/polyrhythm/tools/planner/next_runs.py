@@ -6,44 +6,51 @@ import math
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from polyrhythm.tools.planner.beliefs import Belief, Beliefs
+from polyrhythm.tools.planner.beliefs import Beliefs
 from polyrhythm.tools.planner.candidate import Candidate, Pairs
 from polyrhythm.tools.planner.cells import SampleCell
+from polyrhythm.tools.planner.early_end import Prospect
 from polyrhythm.tools.planner.findings import Findings
+from polyrhythm.tools.planner.run_times import RunTimes
 from polyrhythm.tools.planner.shared_curves import WARM_UP, SharedCurves
 from polyrhythm.tools.planner.space import Space, options_of
 
 _LEADING = 6
 """Other settings and options are considered of so many candidates."""
 _SYSTEMS = 6
-_PARTS = (1 / 64, 1 / 8)
-"""A run may have these parts of the JOB's samples, or as many as are believed to be needed."""
-_SURE = (0.3, 1.0)
-"""These are so many deviations above the mean."""
+_SURELY = 1.5
+"""A whole run goes so many deviations beyond the samples that are believed to be needed."""
+_CLEARLY = 1.2
+"""But not beyond so many times the cost of the present answer."""
+BEYOND = 1.25
+"""A run that comes to the target ends after so many times the samples."""
 MOST = 16.0
 """But at most so many times the JOB's samples."""
+_NEAR, _BEGINNINGS = 1.25, 2
+"""Systems begin with settings of one worker alone that cost it at most so many times its best, and with so many of these."""
 _FEW_STEPS = 6
 """The first run of a system has so many steps, or those of two exchanges."""
-_START = 0.05
-"""The seconds by the clock that every run takes to begin and to end, at the least."""
 _FURTHER = 1.5
 """A run has at least so many times the samples of the one before."""
-_BEGINS = 1 / 256
-"""The first samples tell what is to come from this part of the JOB's on."""
-_PARTLY = 0.7
-"""A curve that has not come to the target tells at most this part of what its end does."""
+_HOPELESS_AFTER = 0.4
+"""A run that does not come to the target in time shows that in this part of the samples."""
 _INSTANT = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class NextRun:
-    """A run of a candidate under a seed, for so many samples; `gain` is by how much it is expected to lower the logarithm of the cost."""
+    """A run of a candidate under a seed, for so many samples.
+
+    By `gain` the candidate is expected to lower the logarithm of the cost, and by the `prospect` the run ends early. It should take so many
+    `seconds` by the clock.
+    """
 
     candidate: Candidate
     seed: int
     samples: float
     gain: float
     seconds: float
+    prospect: Prospect | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +69,7 @@ class NextRuns:
     shared: SharedCurves
     skipped: dict[Candidate, str] = field(default_factory=dict)
     _possible: dict[Candidate, bool] = field(default_factory=dict)
-    _paces: dict[str, float] = field(default_factory=dict)
-    _start: float = _START
+    _times: RunTimes = field(init=False)
     _least: dict[tuple[str, Pairs, int], tuple[int, float]] = field(default_factory=dict)
 
     @property
@@ -73,10 +79,9 @@ class NextRuns:
 
     def pool(self, leading: Sequence[Candidate]) -> list[Candidate]:
         """All that is considered: every system with every number of workers, and what is next to the `leading` candidates."""
-        space, factors = self.found.space, self._beginning()
-        every = [
-            each.of(workers) for each in space.first(**factors) for workers in (space.together if not each.machines else (each.workers,))
-        ]
+        space = self.found.space
+        first = [each for factors in self._beginning() for each in space.first(**factors)]
+        every = [each.of(workers) for each in first for workers in (space.together if not each.machines else (each.workers,))]
         there = [each for each in leading if self.found.cost_of(each) < math.inf]  # of others nothing says that a variant would do better
         systems = list(dict.fromkeys(each.system for each in there if not each.is_alone))[:_SYSTEMS]
         near = [other for each in there[:_LEADING] for other in (*space.neighbours(each), *_batches(space, each))]
@@ -84,19 +89,22 @@ class NextRuns:
         return [each for each in dict.fromkeys([*every, *leading, *near, *own]) if self.is_possible(each)]
 
     def is_possible(self, candidate: Candidate) -> bool:
-        """True if it can be run here; asked once for each."""
-        if candidate not in self._possible:
-            reason = self.found.impossible(candidate)
-            self._possible[candidate] = not reason
+        """True if it can be run here; asked once for each system with its options and machines."""
+        plain = replace(candidate, settings=())
+        if plain not in self._possible:
+            reason = self.found.impossible(plain)
+            self._possible[plain] = not reason
             if reason:
-                self.skipped[candidate] = reason
-        return self._possible[candidate]
+                self.skipped[plain] = reason
+        return self._possible[plain]
 
     def choose(self, state: SearchState, left: float) -> NextRun | None:
         """The run with the largest gain for a second, of those that should be over in the time that is `left`; None where none gains."""
-        best, self._paces = self._best(state.beliefs), {}
+        best, self._times = self._best(state.beliefs), self.found.run_times
+        if not best:
+            return None
         wanted = [each for candidate in state.beliefs.pool for each in self._of(candidate, state, best)]
-        fitting = [each for each in wanted if each.seconds <= left]
+        fitting = [each for each in wanted if each.seconds <= left] or [each for one in wanted for each in self._shortened(one, left)]
         return max(fitting, key=lambda each: each.gain / each.seconds, default=None)
 
     def _best(self, beliefs: Beliefs) -> list[Candidate]:
@@ -108,54 +116,51 @@ class NextRuns:
         """The runs of a candidate that would tell something."""
         beliefs, seeds, busy = state.beliefs, state.seeds, state.busy
         found, belief, cell = self.found, beliefs.of(candidate), self.shared.cells.of(candidate)
-        others = [each for each in best if each != candidate]
         if not self._open(candidate):
             return
-        apart = abs(belief.mean - beliefs.of(others[0]).mean) if others else 0.0
         if belief.reached and belief.timed:
             seed = next((each for each in seeds if each not in found.trainings[candidate] and (cell, each) not in busy), None)
             if seed is not None:
+                others = [each for each in best if each != candidate]
+                apart = abs(belief.mean - beliefs.of(others[0]).mean) if others else 0.0
                 learned = beliefs.between_seeds / math.sqrt(belief.reached * (belief.reached + 1))
-                yield self._next(candidate, seed, math.exp(belief.samples.mean + 0.5), learned, apart)
+                samples = math.exp(belief.samples.mean + 0.5)
+                yield NextRun(candidate, seed, samples, _knowledge_gradient(learned, apart), self._seconds(candidate, samples))
             return
         if (cell, seeds[0]) in busy:
             return
-        first = self._first(candidate)
+        first, answer = self._first(candidate), self._answer(beliefs, best)
+        gain, likely = beliefs.improvement(candidate, answer)
         if belief.reached:
-            yield self._next(candidate, seeds[0], first, belief.deviation, apart)
+            yield NextRun(candidate, seeds[0], first, gain, self._seconds(candidate, first))
             return
-        ends = [math.exp(min(belief.samples.mean + z * belief.samples.deviation, 700.0)) for z in _SURE]
-        for samples in dict.fromkeys([first, *(part * found.samples for part in _PARTS), *ends]):
-            if max(first, _FURTHER * belief.taken) <= samples <= MOST * found.samples:
-                yield self._next(candidate, seeds[0], samples, belief.deviation * self._told(belief, samples), apart)
+        least = max(first, _FURTHER * belief.taken)
+        whole = max(least, min(self._settled(candidate, beliefs, answer), MOST * found.samples))
+        expected = min(whole, max(least, BEYOND * math.exp(belief.samples.mean)))
+        seconds = (likely + (1 - likely) * _HOPELESS_AFTER) * self._seconds(candidate, expected)
+        yield NextRun(candidate, seeds[0], whole, gain, seconds, Prospect(beliefs.curves, belief.samples, whole, least))
 
-    def _next(self, candidate: Candidate, seed: int, samples: float, learned: float, apart: float) -> NextRun:
-        """The knowledge gradient (Frazier, Powell and Dayanik, 2008) of a run from which so much of the deviation is learned."""
-        z = apart / max(learned, _INSTANT)
-        gain = learned * (math.exp(-z * z / 2) / math.sqrt(2 * math.pi) - z * math.erfc(z / math.sqrt(2)) / 2)
-        taken = self.found.steps(candidate, samples) * candidate.workers * self._pace(candidate)
-        seconds = self._start + taken
-        return NextRun(candidate, seed, samples, max(gain, 0.0), seconds)
+    def _shortened(self, run: NextRun, left: float) -> Iterator[NextRun]:
+        """A part of a run that takes longer than the time that is left, if that is enough to go further than before."""
+        samples = run.samples * max(0.0, left) / run.seconds
+        if run.prospect is not None and samples >= run.prospect.least:
+            yield replace(run, samples=samples, gain=run.gain * samples / run.samples, seconds=left)
 
-    def _pace(self, candidate: Candidate) -> float:
-        """The seconds by the clock of one step of one worker, after the start of a run: as of its system, or else of all."""
-        if candidate.system not in self._paces:
-            known = [(each, run) for each, runs in self.found.trainings.items() for run in runs.values() if run.real]
-            self._start = max(_START, min((run.real for _, run in known), default=0.0))
-            own = [(each, run) for each, run in known if each.system == candidate.system] or known
-            steps = sum(run.samples / self.found.batch(each) for each, run in own)
-            whole = sum(max(run.real - self._start, 0.0) for _, run in own)
-            self._paces[candidate.system] = whole / steps if steps else 0.0
-        return self._paces[candidate.system]
+    def _settled(self, candidate: Candidate, beliefs: Beliefs, answer: float) -> float:
+        """The samples after which it has cost more than the answer, or should have come to the target."""
+        samples = beliefs.of(candidate).samples
+        likely = math.exp(min(samples.mean + _SURELY * samples.deviation, 700.0))
+        return min(likely, beliefs.samples_for(candidate, _CLEARLY * math.exp(answer)))
 
-    def _told(self, belief: Belief, samples: float) -> float:
-        """The part of the deviation that a run of so many samples takes away."""
-        begins = math.log(max(belief.taken, _BEGINS * self.found.samples, 1.0))
-        way = (math.log(samples) - begins) / max(belief.samples.mean - begins, 0.1)
-        z = (math.log(samples) - belief.samples.mean) / max(belief.samples.deviation, _INSTANT)
-        there = math.sqrt(math.erfc(-z / math.sqrt(2)) / 2)
-        unknown_pace = 0.0 if belief.timed else min(1.0, belief.pace.deviation / max(belief.deviation, _INSTANT))
-        return min(1.0, math.hypot(max(_PARTLY * min(1.0, max(way, 0.0)), there), _PARTLY * unknown_pace))
+    def _seconds(self, candidate: Candidate, samples: float) -> float:
+        """The seconds of a run by the clock."""
+        return self._times.seconds(candidate, self.found.steps(candidate, samples))
+
+    @staticmethod
+    def _answer(beliefs: Beliefs, best: Sequence[Candidate]) -> float:
+        """The logarithm of what the present answer costs; before there is one, what the most promising may well cost."""
+        belief = beliefs.of(best[0])
+        return belief.mean if belief.reached else belief.mean + belief.deviation
 
     def _open(self, candidate: Candidate) -> bool:
         """True if further runs of it would tell anything."""
@@ -179,13 +184,26 @@ class NextRuns:
         steps, shortest = self._least[key]
         return max(float(steps * candidate.workers * self.found.batch(candidate)), shortest)
 
-    def _beginning(self) -> dict[str, float]:
-        """The best settings of one worker alone, with half the rate where that is above the JOB's own: many systems bear less."""
-        best = self.found.best_alone
-        if self.found.cost_of(best) == math.inf:
-            return {}
-        known = {name: value for name, value in self.found.space.factors(best).items() if name in ("rate", "length")}
-        return {name: value / 2 if name == "rate" and value >= 2 else value for name, value in known.items()}
+    def _beginning(self) -> list[dict[str, float]]:
+        """The rates and lengths with which one worker alone does about as well as with its best, and half the best rate where that is above
+        the JOB's own: many systems bear less.
+        """
+        found, best = self.found, self.found.best_alone
+        cost = found.cost_of(best)
+        if cost == math.inf:
+            return [{}]
+        near = sorted((each for each in found.trainings if each.is_alone and found.cost_of(each) <= _NEAR * cost), key=found.cost_of)
+        every = [{name: value for name, value in found.space.factors(each).items() if name in ("rate", "length")} for each in (best, *near)]
+        halves = [{**every[0], "rate": every[0]["rate"] / 2}] if every[0].get("rate", 0.0) >= 2 else []
+        return [each for place, each in enumerate(every) if each not in every[:place]][:_BEGINNINGS] + [
+            each for each in halves if each not in every
+        ]
+
+
+def _knowledge_gradient(learned: float, apart: float) -> float:
+    """What is gained by learning so much of the deviation of one that lies so far from the next (Frazier, Powell and Dayanik, 2008)."""
+    z = apart / max(learned, _INSTANT)
+    return max(0.0, learned * (math.exp(-z * z / 2) / math.sqrt(2 * math.pi) - z * math.erfc(z / math.sqrt(2)) / 2))
 
 
 def _batches(space: Space, candidate: Candidate) -> Iterator[Candidate]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from statistics import median
 
@@ -14,10 +14,13 @@ from polyrhythm.tools.planner.products import product
 
 OWN_PACE = 0.05
 """The deviation of the logarithm of a cost that own steps have shown."""
+FORETOLD = 0.15
+"""And of one that timing-only steps of a small model have."""
 _BY_WORKERS = 0.7
 """Exchanges take longer with a power of the number of workers, where other numbers were not timed."""
 _FROM_OTHERS = 0.5
 """The deviation for each e-fold of workers."""
+_OTHER_MACHINES, _OTHER_OPTIONS = 0.3, 0.3
 _FROM_SYSTEMS = 1.0
 """The deviation where only other systems were timed."""
 
@@ -50,41 +53,45 @@ class Paces:
     """The paces of candidates, from the `runs` of all.
 
     `per_step` says how many samples a step of all workers has, `computing` the seconds that a worker computes for it, and `error` the
-    deviation of what a run has shown.
+    deviation of what a run has shown. `foretold` are paces that timings have, of candidates without settings.
     """
 
     runs: Iterable[tuple[Candidate, TrainedRun]]
     per_step: Callable[[Candidate], float]
     computing: Callable[[Candidate], float]
     error: Callable[[Candidate, TrainedRun], float]
+    foretold: Mapping[Candidate, StepPace] = field(default_factory=dict)
     _known: dict[Candidate, StepPace] = field(init=False)
+    _timed: dict[str, dict[Candidate, StepPace]] = field(init=False)
 
     def __post_init__(self) -> None:
         timed = [(each, training) for each, training in self.runs if training.samples > 0 and not training.error]
         self._known = {each: StepPace.of(training, self.per_step(each), self.error(each, training)) for each, training in timed}
+        self._timed = {}
+        for each, pace in {**self.foretold, **self._known}.items():
+            self._timed.setdefault(each.system, {})[each] = pace
 
     def of(self, candidate: Candidate) -> StepPace:
         """The pace of a candidate, as far as is known."""
-        known = self._known
-        if candidate in known:
-            return known[candidate]
-        own = [each for each in known if (each.system, each.options) == (candidate.system, candidate.options)]
-        if own:
-            nearest = min(own, key=lambda each: (each.machines != candidate.machines, abs(math.log(each.workers / candidate.workers))))
-            return self._like(candidate, nearest, known[nearest])
-        return self._like_others(candidate, known)
+        if candidate in self._known:
+            return self._known[candidate]
+        if own := self._timed.get(candidate.system):
+            nearest = min(own, key=lambda each: _distance(candidate, each))
+            return self._like(candidate, nearest, own[nearest])
+        return self._like_others(candidate)
 
     def _like(self, candidate: Candidate, other: Candidate, pace: StepPace) -> StepPace:
         """The pace of the same system with another number of workers, batch or machines."""
         ratio = candidate.workers / other.workers
         scale = ratio**_BY_WORKERS if ratio != 1.0 else 1.0
         exchange = max(0.0, pace.seconds - self.computing(other)) * scale
-        apart = _FROM_OTHERS * abs(math.log(ratio)) + (0.3 if candidate.machines != other.machines else 0.0)
+        apart = _FROM_OTHERS * abs(math.log(ratio)) + _unlike(candidate, other)
         begun = pace.begun[0] * scale, pace.begun[1] * ratio, pace.begun[2] * ratio
         return StepPace(begun, self.computing(candidate) + exchange, pace.nbytes * ratio, math.hypot(pace.deviation, apart))
 
-    def _like_others(self, candidate: Candidate, known: dict[Candidate, StepPace]) -> StepPace:
+    def _like_others(self, candidate: Candidate) -> StepPace:
         """The pace of a system of which nothing was timed: the median of the others'."""
+        known = {each: pace for paces in self._timed.values() for each, pace in paces.items()}
         others = [each for each in known if not each.is_alone]
         computing = self.computing(candidate)
         if not others or candidate.is_alone:
@@ -93,6 +100,16 @@ class Paces:
         begun = min(each.begun for each in paces)
         middle = math.exp(median(math.log(max(each.seconds, 1e-12)) for each in paces))
         return StepPace(begun, max(computing, middle), median(each.nbytes for each in paces), _FROM_SYSTEMS)
+
+
+def _distance(candidate: Candidate, other: Candidate) -> tuple[float, bool]:
+    """The sort key of another of the same system: how far its pace may be from the candidate's."""
+    return abs(math.log(other.workers / candidate.workers)) + _unlike(candidate, other), other.settings == ()
+
+
+def _unlike(candidate: Candidate, other: Candidate) -> float:
+    """The deviation of a pace because machines or options differ."""
+    return _OTHER_MACHINES * (other.machines != candidate.machines) + _OTHER_OPTIONS * (other.options != candidate.options)
 
 
 def carried_over(timed: TrainedRun, donor: TrainedRun, pace: StepPace, per_step: float, like: str) -> TrainedRun:

@@ -81,9 +81,9 @@ class Planner:
     obstacle: str = field(default="", init=False)
 
     def __post_init__(self) -> None:
-        self.search = Search(self.found, self.pool, self.budget, on_change=self._changed)
+        self.search = Search(self.found, self.pool, self.budget, at_once=self.at_once, on_change=self._changed)
         self.outlook = Outlook(self.found, self.pool, self.budget)
-        self.rehearsal = Rehearsal(self.found, self.pool, self.budget, [max(self.search.all_seeds) + each for each in (1, 2, 3)])
+        self.rehearsal = Rehearsal(self.found, self.pool, self.budget, [self.search.last_seed + each for each in (1, 2, 3)])
         self.predictions = Predictions(self.found)
         self.acquaintance = Acquaintance(self.found, self.budget, self.at_once)
 

@@ -56,7 +56,7 @@ class Rehearsal:
         """The first seed, and the others as long as there is time for them."""
         steps = self.found.steps(candidate, samples)
         for place, seed in enumerate(self.seeds):
-            if not place or self.found.real_seconds(candidate, steps) <= _SMALL_PART * self.budget.left():
+            if not place or self.found.run_times.seconds(candidate, steps) <= _SMALL_PART * self.budget.left():
                 yield seed
 
     def _ended(self, candidate: Candidate, seed: int, runs: dict[int, TrainedRun], attempt: Attempt) -> None:

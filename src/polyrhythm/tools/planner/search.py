@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from polyrhythm.core.training.run import Attempt
@@ -12,31 +12,34 @@ from polyrhythm.core.units import show_seconds
 from polyrhythm.tools.planner.alone import AloneTuning, Wanted
 from polyrhythm.tools.planner.beliefs import Beliefs
 from polyrhythm.tools.planner.budget import Budget
-from polyrhythm.tools.planner.candidate import Candidate, first_of_each
+from polyrhythm.tools.planner.candidate import ALONE, Candidate, first_of_each
 from polyrhythm.tools.planner.cells import SampleCell
 from polyrhythm.tools.planner.certainty import probable
 from polyrhythm.tools.planner.findings import LEEWAY, Findings
+from polyrhythm.tools.planner.foretold import Foretelling
 from polyrhythm.tools.planner.measured import TrainedRun
-from polyrhythm.tools.planner.next_runs import MOST, NextRuns, SearchState
+from polyrhythm.tools.planner.next_runs import BEYOND, MOST, NextRun, NextRuns, SearchState
 from polyrhythm.tools.planner.shared_curves import SharedCurves
 from polyrhythm.tools.pools.pools import Done, Followed, Pool, work
 
 _ALONE = 0.2
 """One machine alone is tuned for this part of the time."""
+_FORETOLD = 0.15
+"""Timings of all systems may take this part."""
 _SEARCHED_BY = 0.78
 _BROKEN_OFF_BY = 0.84
 """Runs of the search are broken off then."""
 _CONFIRMED_BY = 0.92
 _FAR_LONGER = 2.0
-_AGAIN = 2.0
-"""A run under another seed may take so many times the samples; as many as it may cost, where that takes a small part of the time left."""
-_SMALL_PART = 1 / 8
+_PATIENT, _PATIENT_PART = 4.0, 0.04
 SURE = 0.95
 """The search ends early where the answer is the best with this probability."""
 _LEAST_GAIN = 0.002
 """And where no single run is expected to lower the cost by this part."""
 _UNLIKELY = 0.05
 """Further seeds are for candidates that are the best with this probability."""
+_CLOSE, _MORE_SEEDS = 1.2, 4
+"""Those that cost at most so many times the best may run under so many more seeds."""
 _LEADING = 12
 LATE = "the time was up before it was tried: give a longer --budget"
 
@@ -47,7 +50,7 @@ def _nothing() -> None:
 
 @dataclass(slots=True)
 class Search:
-    """`budget` is how long it may take; `confirmed` of the best candidates are run under `seeds` further seeds.
+    """`budget` is how long it may take, with `at_once` runs; `confirmed` of the best candidates are run under `seeds` further seeds.
 
     `on_change` is called when the beliefs about candidates have changed.
     """
@@ -57,9 +60,12 @@ class Search:
     budget: Budget
     confirmed: int = 3
     seeds: int = 2
+    at_once: int = 1
     on_change: Callable[[], None] = _nothing
     ended: str = ""
     """Why the search ended before its time, if it did."""
+    more_seeds: int = 0
+    """Seeds that were run of those that lie close together, because there was time."""
     shared: SharedCurves = field(init=False)
     next_runs: NextRuns = field(init=False)
     _busy: set[tuple[SampleCell, int]] = field(default_factory=set)
@@ -73,7 +79,8 @@ class Search:
         """Search. What is known by then stays in `found` if this is interrupted."""
         by = min(_SEARCHED_BY, self.budget.spent() / self.budget.seconds + _ALONE)
         AloneTuning(self.found, lambda wanted: self.make(wanted, by), lambda: self.budget.left(by)).run()
-        while self.budget.left(_SEARCHED_BY) > 0 and not self.ended:
+        self._foretell()
+        while self.budget.left(_SEARCHED_BY) - self._confirming() > 0 and not self.ended:
             before = self.found.runs + self.found.kept
             work(self.pool, self._runs())
             if self.found.runs + self.found.kept == before:
@@ -83,11 +90,23 @@ class Search:
         self.confirm()
         self._settle()
 
+    def _foretell(self) -> None:
+        """Time all systems without gradients, with their first settings."""
+        found, until = self.found, min(_SEARCHED_BY, self.budget.spent() / self.budget.seconds + _FORETOLD)
+        foretelling = Foretelling(found.scenario, found.shape(), found.batch(ALONE), self.shared.foretold)
+        wanted = [replace(each, settings=()) for each in found.space.first() if not each.is_alone and self.next_runs.is_possible(each)]
+        work(self.pool, foretelling.runs(wanted, lambda: self.budget.left(until) > 0))
+
     @property
     def all_seeds(self) -> list[int]:
         """The first, under which all are compared, and the further ones."""
         first = self.found.scenario.seed
-        return [first + further for further in range(self.seeds + 1)]
+        return [first + further for further in range(self.seeds + 1 + self.more_seeds)]
+
+    @property
+    def last_seed(self) -> int:
+        """No seed of the search is larger."""
+        return self.found.scenario.seed + self.seeds + _MORE_SEEDS
 
     @property
     def beliefs(self) -> Beliefs:
@@ -106,7 +125,7 @@ class Search:
     def _runs(self) -> Iterator[Followed]:
         """The runs that tell most for their cost, until the answer is sure enough or none of those that are left tells much."""
         found = self.found
-        while (left := self.budget.left(_SEARCHED_BY)) > 0:
+        while (left := self.budget.left(_SEARCHED_BY) - self._confirming()) > 0:
             beliefs = self.beliefs
             if self._sure(beliefs):
                 return
@@ -123,7 +142,24 @@ class Search:
             key = self.shared.cells.of(candidate), chosen.seed
             self._busy.add(key)
             task = found.task(candidate, chosen.seed, steps, most, self.budget.deadline(_BROKEN_OFF_BY))
+            task = replace(task, prospect=chosen.prospect, patience=self._patience(chosen))
             yield task, partial(self._ended, key, candidate, chosen.seed, steps)
+
+    def _confirming(self) -> float:
+        """The seconds that further seeds of the first choice, and of one machine alone, take beyond the time that is kept for them."""
+        found, ranked = self.found, self.found.ranked()
+        if not ranked:
+            return 0.0
+        times, compared = found.run_times, {min(ranked, key=found.order), found.best_alone}
+        runs = [(each, found.steps(each, BEYOND * found.needed(each))) for each in compared if found.cost_of(each) < math.inf]
+        seconds = self.seeds * sum(times.seconds(each, steps) for each, steps in runs) / self.at_once
+        return max(0.0, seconds - (_CONFIRMED_BY - _SEARCHED_BY) * self.budget.seconds)
+
+    def _patience(self, chosen: NextRun) -> float:
+        """The seconds after which a run ends: of a system that has not run yet some times what others take, in case it takes far longer."""
+        if any(each.system == chosen.candidate.system and runs for each, runs in self.found.trainings.items()):
+            return math.inf
+        return max(_PATIENT * chosen.seconds, _PATIENT_PART * self.budget.seconds)
 
     def _sure(self, beliefs: Beliefs) -> bool:
         """True if the best of those that came to the target is the best of all, with a high probability."""
@@ -153,12 +189,13 @@ class Search:
         found.refused.update({each: why for each, why in self.next_runs.skipped.items() if each.system not in there})
         if (found.best == math.inf and found.cost_of(found.best_alone) == math.inf) or not found.measured:
             return
-        for candidate in self.next_runs.pool([]):
-            training = found.training(candidate)
-            known = candidate.system in there or any(each.system == candidate.system for each in found.refused)
-            if known or (training is None and candidate.is_alone):
+        for first in self.next_runs.pool([]):
+            if first.system in there or any(each.system == first.system for each in found.refused):
                 continue
-            found.refused[candidate] = self._reason(candidate, training, late)
+            tried = [each for each in found.trainings if each.system == first.system and found.training(each) is not None]
+            if tried or not first.is_alone:
+                candidate = first if first in tried or not tried else tried[-1]
+                found.refused[candidate] = self._reason(candidate, found.training(candidate), late)
 
     def _systems(self) -> set[str]:
         """The systems of which a candidate came to the target."""
@@ -196,19 +233,28 @@ class Search:
             chosen = list(dict.fromkeys([*compared, *(each for each in likely if each not in confirmed)]))[: self.confirmed + len(compared)]
             confirmed.update([*chosen, alone])
             self.make((one for further in self.all_seeds[1:] for one in self._further(chosen, further)), _CONFIRMED_BY)
+        self._tell_apart()
+
+    def _tell_apart(self) -> None:
+        """Run those that come near the first under more seeds, as long as there is time: of many, one is the best under three by chance."""
+        found = self.found
+        while self.budget.left(_CONFIRMED_BY) > 0 and self.more_seeds < _MORE_SEEDS:
+            known = [each for each in found.ranked() if len(found.trainings[each]) > self.seeds and each not in found.refused]
+            best = min(map(found.typical, known), default=math.inf)
+            close = [each for each in known if found.typical(each) <= _CLOSE * best]
+            if best == math.inf or len(close) < 2:
+                return
+            self.more_seeds += 1
+            self.make(self._further(sorted(close, key=found.order)[:_LEADING], self.all_seeds[-1]), _CONFIRMED_BY)
 
     def _further(self, candidates: Sequence[Candidate], seed: int) -> Iterator[Wanted]:
         for each in candidates:
             yield each, seed, self._further_steps(each), 2 * LEEWAY * self.found.cost_of(each)
 
     def _further_steps(self, candidate: Candidate) -> int:
-        """Under a further seed."""
+        """Under a further seed: it ends soon after it comes to the target."""
         found = self.found
-        needed = min(found.needed(candidate), found.samples * MOST)
-        patient = found.steps(candidate, 2 * LEEWAY * needed)
-        if found.real_seconds(candidate, patient) <= _SMALL_PART * self.budget.left():
-            return patient
-        return found.steps(candidate, _AGAIN * needed)
+        return found.steps(candidate, 2 * LEEWAY * min(found.needed(candidate), found.samples * MOST))
 
     def follow(self, systems: int, until: float) -> None:
         """Run the likeliest of the other systems until so many have come to the target together: a search may be sure before they do."""
@@ -237,8 +283,14 @@ class Search:
                 yield self.found.task(candidate, seed, steps, most, deadline), partial(self._keep, candidate, seed, steps)
 
     def _fits(self, candidate: Candidate, steps: int, until: float) -> bool:
-        """True if so many steps should be over in time, as far as runs tell: short runs say little of one that is far longer."""
-        if self.found.real_seconds(candidate, steps) <= max(self.budget.left(until), self.budget.left() / 2):
+        """True if so many steps should be over in time, as far as runs tell: short runs say little of one that is far longer.
+
+        One that is known to come to the target ends soon after that.
+        """
+        found = self.found
+        if found.cost_of(candidate) < math.inf:
+            steps = min(steps, found.steps(candidate, BEYOND * found.needed(candidate)))
+        if found.run_times.seconds(candidate, steps) <= max(self.budget.left(until), self.budget.left() / 2):
             return True
-        samples = [training.samples for runs in self.found.trainings.values() for training in runs.values()]
-        return steps * candidate.workers * self.found.batch(candidate) > _FAR_LONGER * max(samples, default=0.0)
+        samples = [training.samples for runs in found.trainings.values() for training in runs.values()]
+        return steps * candidate.workers * found.batch(candidate) > _FAR_LONGER * max(samples, default=0.0)

@@ -10,7 +10,7 @@ from polyrhythm.tools.planner.cells import Cells
 from polyrhythm.tools.planner.chosen_machines import ChosenMachines
 from polyrhythm.tools.planner.findings import Findings
 from polyrhythm.tools.planner.measured import TrainedRun
-from polyrhythm.tools.planner.pace import OWN_PACE, Paces, carried_over
+from polyrhythm.tools.planner.pace import OWN_PACE, Paces, StepPace, carried_over
 
 WARM_UP = 24
 """Codecs and consistencies that warm up have done so after as many steps."""
@@ -25,6 +25,7 @@ class SharedCurves:
     found: Findings
     cells: Cells = field(default_factory=Cells)
     timed: dict[Candidate, TrainedRun] = field(default_factory=dict)
+    foretold: dict[Candidate, StepPace] = field(default_factory=dict)
     _computing: dict[tuple[int, ChosenMachines, int], float] = field(default_factory=dict)
 
     def share(self, candidate: Candidate) -> None:
@@ -51,7 +52,8 @@ class SharedCurves:
 
     def paces(self) -> Paces:
         """What samples cost each candidate, from all runs under the first seed."""
-        return Paces(self._own_runs(), lambda each: float(each.workers * self.found.batch(each)), self.computing, self._error)
+        per_step = self.found.per_step
+        return Paces(self._own_runs(), per_step, self.computing, self._error, self.foretold)
 
     def _error(self, candidate: Candidate, training: TrainedRun) -> float:
         """The deviation of the pace that a run has shown: large where few steps may be those of a warm-up."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic, time
@@ -19,24 +19,25 @@ from polyrhythm.core.records.progress import Watch, ignore
 from polyrhythm.core.training.run import Attempt, attempt
 from polyrhythm.errors import BrokenOff, PolyrhythmError
 from polyrhythm.tools.planner.candidate import Candidate
+from polyrhythm.tools.planner.early_end import EarlyEnd, Prospect
+from polyrhythm.tools.planner.lengths import Observed
 from polyrhythm.tools.planner.limited import Limited
 from polyrhythm.tools.planner.machine_costs import lines_of
 from polyrhythm.tools.planner.objective import Objective, Spent
+from polyrhythm.tools.planner.run_notes import CUT, HELD, LINES, PAUSED, REAL
 from polyrhythm.tools.planner.scenario import Scenario
 from polyrhythm.tools.pools.side_by_side import or_one_by_one
 
-HELD = "bytes held by worker 0"
-"""The note of a run with what its worker 0 holds between steps."""
-REAL = "real seconds"
-"""The note with how long the run took by the clock."""
-LINES = "metered lines"
-"""The note with the part of all bytes that each metered line carried."""
 _THIRD = 3
-CUT = "ended early"
-"""The note of a run that was to continue, with the reason why it did not."""
+_MOMENTS, _EVALUATING = 60, 0.3
+"""Of about so many moments so many are evaluated that this takes at most so large a part of the training."""
+_NEAR = 0.1
+"""A value is near the target with this part of the way still to go, or less."""
 _TOO_MUCH = "it costs more than the best"
 _REGARDLESS = 3.0
 """A training function that does not take its batches from `worker.batches` is broken off at so many times the cost."""
+_BEYOND = 1.25
+"""A run whose first worker meets the target goes on for so many times as long: the result may come there later."""
 _STEPS = 64
 """Of the steps of a worker so many are kept."""
 TIME_IS_UP = "the time was up"
@@ -48,6 +49,9 @@ class TrainingTask:
 
     All workers end after the same step, and what there was until then is evaluated. It is broken off, and nothing is evaluated, if it goes
     on regardless, and when `deadline` has come, in seconds of the clock of the day.
+
+    It ends soon after worker 0's own weights meet the target, if the result does; and as soon as the `prospect` has it that it hardly will.
+    All workers together have `per_step` samples in a step. After `patience` seconds by the clock it ends too, and may be continued.
     """
 
     scenario: Scenario
@@ -57,6 +61,9 @@ class TrainingTask:
     steps: int
     most: float = math.inf
     deadline: float = math.inf
+    per_step: float = 1.0
+    prospect: Prospect | None = None
+    patience: float = math.inf
 
     @property
     def name(self) -> str:
@@ -69,18 +76,25 @@ class TrainingTask:
 
     def attempt(self, directory: Path | None, watch: Watch = ignore, checkpoints: Checkpoints | None = None) -> Attempt:
         """Make the run. What is kept of its events are evaluations, and some of each worker's steps."""
-        return or_one_by_one(self.scenario.on(self.seed), lambda on: self._attempt(on, watch))
+        return or_one_by_one(self.scenario.on(self.seed), lambda on: self._attempt(on, watch, looks=True))
 
-    def _attempt(self, on: Runtime, watch: Watch) -> Attempt:
-        strategy, began, furthest = self.candidate.strategy, monotonic(), 0
-        limited = Limited(self.scenario.trained(self.candidate), self.steps, strategy.chooses, Sparing(self.scenario.target))
+    def _attempt(self, on: Runtime, watch: Watch, looks: bool) -> Attempt:
+        """Make the run on a runtime; one that `looks` may end before its last step."""
+        target, strategy, began, furthest, until, cut = self.scenario.target, self.candidate.strategy, monotonic(), 0, math.inf, ""
+        seen = self.scenario.observed
+        early = EarlyEnd(target, self.per_step, self.prospect, seen.untrained, seen.evaluating) if looks else None
+        limited = Limited(self.scenario.trained(self.candidate), self.steps, strategy.chooses, Sparing(target, self._apart(seen)), early)
 
         def follow(event: AnyEvent) -> None:
-            nonlocal furthest
+            nonlocal furthest, until, cut
             watch(event)
             if isinstance(event, Stepped):
                 furthest = max(furthest, event.clock)
-                if self._spent_by(event, limited.last):
+                if early is not None and (early.met or early.hopeless):
+                    until = min(until, _BEYOND * event.time if early.met else event.time)
+                if self._spent_by(event, limited.last) and limited.noted.last is None:
+                    cut = _TOO_MUCH
+                if cut or event.time >= until or monotonic() > began + self.patience:
                     limited.end_after(furthest + 1)  # one more is under way
 
         try:
@@ -94,14 +108,23 @@ class TrainingTask:
             )
         except PolyrhythmError as problem:
             return self.failed(problem)
+        if early is not None and early.met and not cut and target.first_reached(tried.outcome) is None:
+            return self._attempt(on, watch, looks=False)  # the result did not come there
         if lines := lines_of(tried.outcome.events, self.scenario.network, self.candidate.workers):
             tried.outcome.settings[LINES] = msgspec.json.encode(lines).decode()
         tried.outcome.events[:] = kept(tried.outcome.events)
         tried.outcome.weights.clear()
-        if limited.noted.last is not None:
-            tried.outcome.settings[CUT] = _TOO_MUCH
+        if cut:
+            tried.outcome.settings[CUT] = cut
+        elif limited.noted.last is not None:
+            tried.outcome.settings[PAUSED] = str(limited.noted.last)
         tried.outcome.settings[HELD], tried.outcome.settings[REAL] = str(limited.noted.held), str(monotonic() - began)
         return tried
+
+    def _apart(self, seen: Observed) -> int:
+        """How far apart moments are evaluated: every third, or fewer where evaluating would take a large part of the run."""
+        training = self.steps * self.candidate.workers * seen.real
+        return next((each for each in (3, 6) if min(self.steps, _MOMENTS) / each * seen.evaluating <= _EVALUATING * training), 12)
 
     def _spent_by(self, event: Stepped, last: int) -> bool:
         """True if it has cost too much by then. Raises BrokenOff where it continues after the `last` step, and when time is up."""
@@ -119,19 +142,54 @@ class TrainingTask:
 
 @dataclass(frozen=True, slots=True)
 class Sparing:
-    """Evaluates at the first moment, every third, and all before one that meets the target: some JOBs evaluate longer than they train."""
+    """Evaluates at some moments, and where these show that the target may have been met: some JOBs evaluate longer than they train.
+
+    First come the untrained model and moments back from the last one, so many `apart` and then more, and every third in between up to the
+    first that meets the target; last all before it that are next to one which had come near.
+    """
 
     target: Target
+    apart: int = 3
 
     def __call__(self, count: int, at: Callable[[int], Mapping[str, float]]) -> None:
         """Choose from the `count` moments those to evaluate, and evaluate them by `at`."""
-        some = sorted({0, *range((count - 1) % _THIRD, count, _THIRD)})
-        met = next((place for place in some if self._met_by(at(place))), None)
-        if met is not None:
-            next((place for place in range(met) if self._met_by(at(place))), None)
+        known: dict[int, float] = {}
 
-    def _met_by(self, metrics: Mapping[str, float]) -> bool:
-        return self.target.metric in metrics and self.target.met_by(metrics[self.target.metric])
+        def value(place: int) -> float:
+            if place not in known:
+                known[place] = at(place).get(self.target.metric, math.nan)
+            return known[place]
+
+        some = sorted({0, *_back(count, self.apart)})
+        met = next((place for place in some if self.target.met_by(value(place))), None)
+        if met is None:
+            return
+        before = max((place for place in some if place < met), default=0)
+        between = [place for place in range(met % _THIRD, met, _THIRD) if place > before]
+        met = next(place for place in (*between, met) if self.target.met_by(value(place)))
+        for place in range(met):
+            near = place not in known and any(self._near(known[0], known[other]) for other in _beside(place, known))
+            if near and self.target.met_by(value(place)):
+                return
+
+    def _near(self, start: float, value: float) -> bool:
+        """True if the value is near the target, beside where the untrained model was."""
+        return self.target.met_by(value) or abs(value - self.target.value) <= _NEAR * abs(start - self.target.value)
+
+
+def _back(count: int, apart: int) -> Iterator[int]:
+    """Places back from the last of so many: `apart`, and so that there are a few for each half of what is left."""
+    place = count - 1
+    while place > 0:
+        yield place
+        place -= max(apart, _THIRD * ((count - 1 - place) // (4 * _THIRD)))
+
+
+def _beside(place: int, known: Collection[int]) -> list[int]:
+    """The places on both sides that are known."""
+    below = max((each for each in known if each < place), default=None)
+    above = min((each for each in known if each > place), default=None)
+    return [each for each in (below, above) if each is not None]
 
 
 def kept(events: list[AnyEvent]) -> list[AnyEvent]:

@@ -15,8 +15,9 @@ from polyrhythm.errors import BrokenOff, PolyrhythmError
 from polyrhythm.tools.planner.candidate import Candidate
 from polyrhythm.tools.planner.limited import Limited
 from polyrhythm.tools.planner.proxy.crossing import AroundTarget
+from polyrhythm.tools.planner.run_notes import REAL
 from polyrhythm.tools.planner.scenario import Scenario
-from polyrhythm.tools.planner.tasks import REAL, TIME_IS_UP, failed, kept
+from polyrhythm.tools.planner.tasks import TIME_IS_UP, failed, kept
 from polyrhythm.tools.pools.side_by_side import or_one_by_one
 
 

@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyrhythm.core.kernel.events import Stepped
+from polyrhythm.core.records.progress import Watch, ignore
 from polyrhythm.core.simulator import OneByOne
 from polyrhythm.core.tensors import Layout
 from polyrhythm.tools.measuring.recurrence import recurrence_of
 from polyrhythm.tools.measuring.replay import StepShape
-from polyrhythm.tools.measuring.timing import time_shape
+from polyrhythm.tools.measuring.timing import watched_timing
 from polyrhythm.tools.planner.candidate import Candidate
 from polyrhythm.tools.planner.circumstances import with_links
 from polyrhythm.tools.planner.scenario import Scenario
@@ -59,7 +60,7 @@ class TrueTiming:
         )
 
 
-def true_timing(scenario: Scenario, candidate: Candidate, shape: StepShape) -> TrueTiming:
+def true_timing(scenario: Scenario, candidate: Candidate, shape: StepShape, watch: Watch = ignore) -> TrueTiming:
     """Time steps of `shape` at each worker. Raises CompositionError for a method whose messages depend on what is computed."""
     strategy = candidate.strategy
     comes_again = recurrence_of(strategy, candidate.workers)
@@ -70,8 +71,8 @@ def true_timing(scenario: Scenario, candidate: Candidate, shape: StepShape) -> T
     there = replace(scenario, network=with_links(scenario.network, bandwidth=1 / cut)) if cut > 1 else scenario
     first = beginning + period
     on = replace(there.on(scenario.seed), gradients=OneByOne())
-    made = time_shape(some, workers=candidate.workers, strategy=strategy, steps=first + rounds * period, on=on)
-    events = sorted((each for each in made.outcome.events if isinstance(each, Stepped)), key=lambda each: each.time)
+    made = watched_timing(some, workers=candidate.workers, strategy=strategy, steps=first + rounds * period, on=on, watch=watch)
+    events = sorted((each for each in made.events if isinstance(each, Stepped)), key=lambda each: each.time)
     return _read(events, first, shape.samples, cut)
 
 
