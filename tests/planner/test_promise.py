@@ -24,7 +24,7 @@ from polyrhythm.tools.planner.measured import CurvePoint, TrainedRun
 from polyrhythm.tools.planner.table import plan_text
 from polyrhythm.tools.planner.words import sentences
 
-from .jobs import WIDTH, data, findings, least_squares, own_batches, planner
+from .jobs import WIDTH, InTurn, data, findings, least_squares, own_batches, planner
 
 ONE, OTHER = Candidate("allreduce", 2), Candidate("ssp", 2)
 
@@ -288,3 +288,16 @@ def test_the_bounds_take_in_every_run_that_was_made() -> None:
     assert choice is not None
     assert choice.seconds.low <= 1.0
     assert choice.seconds.high >= 3.0
+
+
+def test_where_the_time_is_up_one_choice_is_executed_and_no_second_one() -> None:
+    turns = InTurn()
+    made = planner(findings(workers=(2,)), 1.0, turns)
+    first, second = Candidate("allreduce", 2, (), (("learning_rate", 0.1),)), Candidate("sparknet", 2, (), (("learning_rate", 0.1),))
+    made.search.make([(each, 0, 100, math.inf) for each in (first, second)], 1e9)
+    turns.seconds = 1.2
+    made.rehearsal.execute(first, Interval(0.1, 1.0, 5.0), 600.0)
+    assert first in made.rehearsal.executed
+    turns.seconds = 1.3
+    made.rehearsal.execute(second, Interval(0.1, 1.0, 5.0), 600.0)
+    assert second not in made.rehearsal.executed

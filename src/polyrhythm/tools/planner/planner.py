@@ -124,6 +124,8 @@ class Planner:
             choice = self.choice(leading[0])
             assert choice is not None
             self.rehearsal.execute(leading[0], choice.seconds, within(choice.seconds, choice.samples))
+            if leading[0] not in self.rehearsal.executed:
+                return  # the time is up
             if self._missed(leading[0]):
                 self._lengthen(leading[0])
 

@@ -34,15 +34,22 @@ class Rehearsal:
     executed: dict[Candidate, Execution] = field(default_factory=dict)
 
     def execute(self, candidate: Candidate, expected: Interval, samples: float) -> None:
-        """Make the runs that the command makes, which have the length for so many samples, as far as twice these."""
+        """Make the runs that the command makes, which have the length for so many samples, as far as twice these.
+
+        The first candidate is executed also where the time is up, others only within what an execution may be late.
+        """
         found, printed = self.found, self.found.printed(candidate, samples, whole=True)
         steps = found.steps(candidate, 2 * samples)
-        late = self.budget.day() + max(self.budget.left(_LATE), (_LATE - 1) * self.budget.seconds)
+        late = self.budget.left(_LATE) if self.executed else max(self.budget.left(_LATE), (_LATE - 1) * self.budget.seconds)
+        if late <= 0:
+            return
         runs: dict[int, TrainedRun] = {}
 
         def tasks() -> Iterator[Followed]:
             for seed in self._in_time(candidate, samples):
-                task = TrainingTask(found.scenario.among(printed), printed, found.objective_of(candidate), seed, steps, deadline=late)
+                task = TrainingTask(
+                    found.scenario.among(printed), printed, found.objective_of(candidate), seed, steps, deadline=self.budget.day() + late
+                )
                 yield task, partial(self._ended, candidate, seed, runs)
 
         work(self.pool, tasks())
