@@ -14,6 +14,7 @@ from polyrhythm.tools.planner.findings import Findings
 from polyrhythm.tools.planner.run_times import RunTimes
 from polyrhythm.tools.planner.shared_curves import WARM_UP, SharedCurves
 from polyrhythm.tools.planner.space import Space, options_of
+from polyrhythm.tools.planner.tasks import BEYOND
 
 _LEADING = 6
 """Other settings and options are considered of so many candidates."""
@@ -22,8 +23,6 @@ _SURELY = 1.5
 """A whole run goes so many deviations beyond the samples that are believed to be needed."""
 _CLEARLY = 1.2
 """But not beyond so many times the cost of the present answer."""
-BEYOND = 1.25
-"""A run that comes to the target ends after so many times the samples."""
 MOST = 16.0
 """But at most so many times the JOB's samples."""
 _NEAR, _BEGINNINGS = 1.25, 2

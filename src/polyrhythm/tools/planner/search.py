@@ -18,8 +18,9 @@ from polyrhythm.tools.planner.certainty import probable
 from polyrhythm.tools.planner.findings import LEEWAY, Findings
 from polyrhythm.tools.planner.foretold import Foretelling
 from polyrhythm.tools.planner.measured import TrainedRun
-from polyrhythm.tools.planner.next_runs import BEYOND, MOST, NextRun, NextRuns, SearchState
+from polyrhythm.tools.planner.next_runs import MOST, NextRun, NextRuns, SearchState
 from polyrhythm.tools.planner.shared_curves import SharedCurves
+from polyrhythm.tools.planner.tasks import BEYOND
 from polyrhythm.tools.pools.pools import Done, Followed, Pool, work
 
 _ALONE = 0.2

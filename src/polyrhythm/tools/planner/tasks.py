@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import monotonic, time
 
@@ -36,7 +36,7 @@ _NEAR = 0.1
 _TOO_MUCH = "it costs more than the best"
 _REGARDLESS = 3.0
 """A training function that does not take its batches from `worker.batches` is broken off at so many times the cost."""
-_BEYOND = 1.25
+BEYOND = 1.25
 """A run whose first worker meets the target goes on for so many times as long: the result may come there later."""
 _STEPS = 64
 """Of the steps of a worker so many are kept."""
@@ -80,23 +80,10 @@ class TrainingTask:
 
     def _attempt(self, on: Runtime, watch: Watch, looks: bool) -> Attempt:
         """Make the run on a runtime; one that `looks` may end before its last step."""
-        target, strategy, began, furthest, until, cut = self.scenario.target, self.candidate.strategy, monotonic(), 0, math.inf, ""
-        seen = self.scenario.observed
+        target, strategy, seen = self.scenario.target, self.candidate.strategy, self.scenario.observed
         early = EarlyEnd(target, self.per_step, self.prospect, seen.untrained, seen.evaluating) if looks else None
         limited = Limited(self.scenario.trained(self.candidate), self.steps, strategy.chooses, Sparing(target, self._apart(seen)), early)
-
-        def follow(event: AnyEvent) -> None:
-            nonlocal furthest, until, cut
-            watch(event)
-            if isinstance(event, Stepped):
-                furthest = max(furthest, event.clock)
-                if early is not None and (early.met or early.hopeless):
-                    until = min(until, _BEYOND * event.time if early.met else event.time)
-                if self._spent_by(event, limited.last) and limited.noted.last is None:
-                    cut = _TOO_MUCH
-                if cut or event.time >= until or monotonic() > began + self.patience:
-                    limited.end_after(furthest + 1)  # one more is under way
-
+        ending = _Ending(self, limited, watch)
         try:
             tried = attempt(
                 limited,
@@ -104,21 +91,22 @@ class TrainingTask:
                 strategy=strategy,
                 on=on,
                 seed=self.seed,
-                watch=follow,
+                watch=ending.follow,
             )
         except PolyrhythmError as problem:
             return self.failed(problem)
-        if early is not None and early.met and not cut and target.first_reached(tried.outcome) is None:
+        if early is not None and early.met and not ending.cut and target.first_reached(tried.outcome) is None:
             return self._attempt(on, watch, looks=False)  # the result did not come there
+        notes = tried.outcome.settings
         if lines := lines_of(tried.outcome.events, self.scenario.network, self.candidate.workers):
-            tried.outcome.settings[LINES] = msgspec.json.encode(lines).decode()
+            notes[LINES] = msgspec.json.encode(lines).decode()
         tried.outcome.events[:] = kept(tried.outcome.events)
         tried.outcome.weights.clear()
-        if cut:
-            tried.outcome.settings[CUT] = cut
+        if ending.cut:
+            notes[CUT] = ending.cut
         elif limited.noted.last is not None:
-            tried.outcome.settings[PAUSED] = str(limited.noted.last)
-        tried.outcome.settings[HELD], tried.outcome.settings[REAL] = str(limited.noted.held), str(monotonic() - began)
+            notes[PAUSED] = str(limited.noted.last)
+        notes[HELD], notes[REAL] = str(limited.noted.held), str(monotonic() - ending.began)
         return tried
 
     def _apart(self, seen: Observed) -> int:
@@ -126,18 +114,46 @@ class TrainingTask:
         training = self.steps * self.candidate.workers * seen.real
         return next((each for each in (3, 6) if min(self.steps, _MOMENTS) / each * seen.evaluating <= _EVALUATING * training), 12)
 
-    def _spent_by(self, event: Stepped, last: int) -> bool:
-        """True if it has cost too much by then. Raises BrokenOff where it continues after the `last` step, and when time is up."""
-        cost = self.objective.cost(Spent(event.time, event.bytes_sent, self.candidate.workers))
-        if event.clock > last and cost > _REGARDLESS * self.most:
-            raise BrokenOff(_TOO_MUCH)
-        if time() > self.deadline:
-            raise BrokenOff(TIME_IS_UP)
-        return cost > self.most
-
     def failed(self, error: PolyrhythmError) -> Attempt:
         """The attempt of a run of which only `error` is known."""
         return failed(self.scenario, self.candidate, self.seed, error)
+
+
+@dataclass(slots=True)
+class _Ending:
+    """Ends a run of `task` before its last step: `cut` says that it has cost too much by then."""
+
+    task: TrainingTask
+    limited: Limited
+    watch: Watch
+    began: float = field(default_factory=monotonic)
+    cut: str = ""
+    _furthest: int = 0
+    _until: float = math.inf
+
+    def follow(self, event: AnyEvent) -> None:
+        """Let all workers end after the next step where it is time. Raises BrokenOff as `_spent_by` does."""
+        self.watch(event)
+        if not isinstance(event, Stepped):
+            return
+        limited, early = self.limited, self.limited.early
+        self._furthest = max(self._furthest, event.clock)
+        if early is not None and (early.met or early.hopeless):
+            self._until = min(self._until, BEYOND * event.time if early.met else event.time)
+        if self._spent_by(event) and limited.noted.last is None:
+            self.cut = _TOO_MUCH
+        if self.cut or event.time >= self._until or monotonic() > self.began + self.task.patience:
+            limited.end_after(self._furthest + 1)  # one more is under way
+
+    def _spent_by(self, event: Stepped) -> bool:
+        """True if it has cost too much by then. Raises BrokenOff where it continues after the last step, and when time is up."""
+        task = self.task
+        cost = task.objective.cost(Spent(event.time, event.bytes_sent, task.candidate.workers))
+        if event.clock > self.limited.last and cost > _REGARDLESS * task.most:
+            raise BrokenOff(_TOO_MUCH)
+        if time() > task.deadline:
+            raise BrokenOff(TIME_IS_UP)
+        return cost > task.most
 
 
 @dataclass(frozen=True, slots=True)
