@@ -124,3 +124,19 @@ def test_a_probability_by_draws_is_shown_neither_as_certain_nor_as_impossible() 
     assert [probable(each) for each in (0.0, 0.0049, 0.01, 0.5, 0.99, 0.9975, 1.0, None)] == [
         *("< 1%", "< 1%", "1%", "50%", "99%", "> 99%", "> 99%", "–")
     ]
+
+
+def test_nothing_is_believed_to_be_faster_than_its_computing_for_far_fewer_samples_than_others_need() -> None:
+    found = findings(("allreduce", "ssp", "diloco", "sparknet", "adpsgd"), (2, 4))
+    made = search(found)
+    rate = (("learning_rate", 0.1),)
+    tried = [Candidate("allreduce", 2, (), rate), Candidate("sparknet", 2, (), rate), Candidate("ssp", 2, (), rate)]
+    made.make([(Candidate("single", 1, (), rate), 0, 400, math.inf), *((each, 0, 300, math.inf) for each in tried)], 1e9)
+    ends = [found.trainings[each][0].end for each in tried]
+    least = min(end.samples for end in ends if end is not None)
+    for candidate in (Candidate("diloco", 2, (), rate), Candidate("adpsgd", 4, (), rate)):
+        seconds = made.shared.computing(candidate) * (0.5 * least / found.per_step(candidate))
+        assert made.beliefs.improvement(candidate, math.log(0.98 * seconds)) == (0.0, 0.0)
+        gain, likely = made.beliefs.improvement(candidate, math.log(found.cost_of(tried[0])))
+        assert gain > 0
+        assert 0 < likely < 1
