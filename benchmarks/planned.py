@@ -3,9 +3,10 @@
     python benchmarks/planned.py --task digits --network slow --out benchmarks/results/planned-digits-slow.json
 
 The task's bundled workload is timed on this machine with as many workers as the task has (`polyrhythm calibrate`), and planned for the
-network with these step times and that many workers. The first choice then trains for real on hosts of the lab, under seeds 0 to 2: its
-time to the target is compared with the predicted bounds. Last it is raced as in time_to_accuracy.py: same first weights, same batches, the
-clock stands still while models are judged; rivals have their tuned rates, the choice has the rate that the planner chose.
+network with these step times and that many workers. The first choice, which may be one machine alone, then trains for real on hosts of
+the lab, under seeds 0 to 2: its time to the target is compared with the predicted bounds. Last it is raced as in time_to_accuracy.py:
+same first weights, same batches, the clock stands still while models are judged; rivals have their tuned rates, the choice has the rate
+that the planner chose.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from typing import Any
 
 import torch
 import torch._dynamo  # what the first step of an optimizer imports, in seconds
+from racing.rivals import ALONE
 from racing.task import TASKS, Heat
 from time_to_accuracy import CAPS, SHORT, _able, _network, _rates, heard, table
 
@@ -41,7 +43,7 @@ RIVALS = ("ddp", "ddp-fp16", "ddp-powersgd-2", "local-sgd-8", "local-sgd-16", "l
 SEEDS = (0, 1, 2)
 VERIFIED, CORES = 6, os.cpu_count() or 1
 """The first few choices are corrected by what their systems compute, as `polyrhythm plan --verify 6` does."""
-LONGER = 1.6
+LONGER = 3.0
 """A real run has so many times the samples that the planner expects to be needed."""
 
 
@@ -85,6 +87,7 @@ def chosen(task: str, network: str, budget: float | None) -> dict[str, Any]:
     best = plan.best
     return {
         "system": best.system,
+        "workers": best.workers,
         "options": best.options,
         "settings": best.settings,
         "samples": best.samples,
@@ -98,7 +101,7 @@ def chosen(task: str, network: str, budget: float | None) -> dict[str, Any]:
 def host(task: str, choice: Mapping[str, Any], seed: int, out: Path) -> None:
     """One host of the lab, as a script of a user has it."""
     torch.set_num_threads(1)
-    planned, workers = JOBS[task], TASKS[task].workers
+    planned, workers = JOBS[task], choice["workers"]
     train = load_workload(planned.job, {**planned.settings, **choice["settings"], **({"epochs": 1000} if task == "digits" else {})})
     TASKS[task].data()  # before the clock begins
     steps = int(LONGER * choice["samples"] / workers / TASKS[task].batch) + 1
@@ -114,7 +117,7 @@ def real(task: str, network: str, choice: Mapping[str, Any]) -> list[float]:
     found = []
     for seed in SEEDS:
         with tempfile.TemporaryDirectory() as directory:
-            lab = [sys.executable, "-m", "polyrhythm", "lab", "--hosts", str(TASKS[task].workers), "--network", network, "--quiet", "--"]
+            lab = [sys.executable, "-m", "polyrhythm", "lab", "--hosts", str(choice["workers"]), "--network", network, "--quiet", "--"]
             inner = [sys.executable, __file__, "--task", task, "--host", json.dumps(choice), "--seed", str(seed), "--out", directory]
             subprocess.run([*lab, *inner], check=True, timeout=600)
             outcome = read([Path(directory) / "worker-0"]).outcomes[0]
@@ -127,6 +130,7 @@ def real(task: str, network: str, choice: Mapping[str, Any]) -> list[float]:
 def race(task: str, network: str, choice: Mapping[str, Any], seeds: Sequence[int], cap: float | None) -> list[dict[str, Any]]:
     """Heats of the choice and of the rivals."""
     way = " ".join([choice["system"], *(f"{key}={json.dumps(value)}" for key, value in choice["options"].items())])
+    way = ALONE if choice["workers"] == 1 else way
     rates = {**_rates(TASKS[task]), way: choice["settings"].get("learning_rate", load_workload(JOBS[task].job).learning_rate)}
     longest = cap or CAPS.get(network, 60.0)
     heats = [
