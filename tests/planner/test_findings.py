@@ -14,7 +14,7 @@ import polyrhythm as pr
 from polyrhythm.core.records.metrics import parse_target
 from polyrhythm.errors import CompositionError
 from polyrhythm.hardware.fleet import fleet
-from polyrhythm.tools.planner.candidate import Candidate
+from polyrhythm.tools.planner.candidate import ALONE, Candidate
 from polyrhythm.tools.planner.findings import Findings
 from polyrhythm.tools.planner.invocation import Invocation
 from polyrhythm.tools.planner.measure_cache import MeasureCache
@@ -168,6 +168,16 @@ def test_one_seed_is_enough_where_the_bounds_lie_apart() -> None:
     found = findings(workers=(2,))
     found.trainings = {ONE: {seed: came_in(2.0) for seed in range(3)}, OTHER: {0: came_in(0.4)}}
     assert planner(found).leading() == [OTHER, ONE]
+
+
+def test_what_was_faster_than_one_machine_under_one_seed_is_said_to_be_doubtful() -> None:
+    found = findings(workers=(2,))
+    found.trainings = {ALONE: {seed: came_in(2.0) for seed in range(3)}, OTHER: {0: came_in(1.6)}}
+    [first, *_] = sentences(planner(found).answer("over"))
+    assert first.startswith("One machine alone")
+    assert "took 0.8 of that, but under one seed only, which may be chance: give a longer --budget" in first
+    found.trainings[OTHER] |= {seed: came_in(1.9) for seed in (0, 1, 2)}
+    assert "within the error of virtual time" in sentences(planner(found).answer("over"))[0]
 
 
 def test_of_two_that_take_equally_long_the_first_is_the_one_that_sends_less() -> None:

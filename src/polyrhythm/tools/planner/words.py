@@ -220,6 +220,10 @@ def _alone(alone: Choice | None, best: Choice) -> str:
     return f"{name} takes {show_ratio(alone.seconds.middle / best.seconds.middle)}."
 
 
+_AS_LONG = 0.9
+"""What takes a larger part of the time of one machine alone takes as long, within the error of virtual time."""
+
+
 def _machine(plan: Plan, best: Choice, found: str) -> str:
     """The answer where training together does not pay."""
     text = f"One machine alone: with {settings_of(best)} it comes to {plan.target} in {found}"
@@ -231,6 +235,9 @@ def _machine(plan: Plan, best: Choice, found: str) -> str:
     if second.extrapolated or not best.cost:
         return f"{text}. Training together does not pay here: {_second(best, second)}."
     ratio = second.cost / best.cost
+    if ratio < _AS_LONG:
+        doubt = f"took {ratio:.2g} of that, but under {_runs(second.seeds)} only, which may be chance: give a longer --budget to know"
+        return f"{text}. The best way to train together, {second.name}, {doubt}."
     than = show_ratio(ratio, "much") if ratio > 1.005 else f"{ratio:.2g} of that, which is within the error of virtual time"
     return f"{text}. Training together does not pay here: the best way, {second.name}, takes {than}."
 
