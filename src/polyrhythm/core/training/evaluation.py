@@ -150,7 +150,7 @@ class Evaluation:
         self.seconds = port.now() - ended
         return final
 
-    def own(self) -> Mapping[str, Any]:
+    def own_metrics(self) -> Mapping[str, Any]:
         """What the function returns for the worker's own models as they are; nothing where there is none, or models are in parts."""
         if self.function is None or self.plan.mesh.cut:
             return {}

@@ -41,7 +41,7 @@ class ObservedWorker:
         The function is called without gradients and in evaluation mode, takes no virtual time, and nothing is recorded. The result of the
         run may be other weights: a mean, or those of servers.
         """
-        return self._models.evaluation.own()
+        return self._models.evaluation.own_metrics()
 
     @property
     def seconds_aside(self) -> float:

@@ -30,6 +30,7 @@ NEAR = 1.05
 _FEWER = 0.5
 """What has not come to the target needs at least this part of the fewest samples that any needed."""
 _FEW = 3
+"""Candidates with as many samples in a step, or more, that must have come to the target before they say what others need."""
 _MISSED = 0.5
 """A seed under which the target was missed counts as so many e-folds more samples than it had."""
 _QUANTILES = np.array([-3.0, -1.0, 0.0, 1.0, 3.0])
@@ -197,7 +198,7 @@ class Beliefs:
 
     def _computing_alone(self, candidate: Candidate, pace: StepPace, samples: float) -> float:
         """By how much its cost would be lower, as a logarithm, if it exchanged nothing: it cannot be lower than that."""
-        per_step, needed = candidate.workers * self.found.batch(candidate), math.exp(samples)
+        per_step, needed = self.found.per_step(candidate), math.exp(samples)
         objective, fastest = self._objective(candidate), StepPace((0.0, 0.0, 0.0), self.shared.computing(candidate), 0.0)
         least, own = (objective.cost(each.spent(needed, per_step, candidate.workers)) for each in (fastest, pace))
         return min(0.0, math.log(max(least, _LEAST) / max(own, _LEAST)))
@@ -219,7 +220,7 @@ class Beliefs:
 
     def _curve(self, candidate: Candidate, pace: StepPace, samples: Needed) -> tuple[Array, Array]:
         """Logarithms of samples, and of what these cost."""
-        found, per_step = self.found, candidate.workers * self.found.batch(candidate)
+        found, per_step = self.found, self.found.per_step(candidate)
         objective = self._objective(candidate)
         at = samples.mean + max(samples.deviation, 1e-3) * _QUANTILES
         training = found.training(candidate)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from statistics import NormalDist
 from time import monotonic
 from typing import Any
 
@@ -41,8 +42,7 @@ class Prospect:
         if len(curve) <= _POINTS or curve[-1].samples < self.least:
             return False
         found = self.curves.needed(curve, curve[-1].samples, self.needs)
-        z = (math.log(self.most) - found.mean) / found.deviation
-        return math.erfc(-z / math.sqrt(2)) / 2 < _HOPELESS
+        return NormalDist(found.mean, found.deviation).cdf(math.log(self.most)) < _HOPELESS
 
 
 @dataclass(slots=True)

@@ -219,7 +219,7 @@ class Findings:
 
     def steps(self, candidate: Candidate, samples: float) -> int:
         """The steps of each worker for so many samples of all."""
-        return max(1, math.ceil(samples / (candidate.workers * self.batch(candidate))))
+        return max(1, math.ceil(samples / self.per_step(candidate)))
 
     def shortest(self, candidate: Candidate) -> float:
         """The fewest samples that it can train on: where workers skip steps that others take, those of an epoch."""

@@ -181,7 +181,7 @@ class NextRuns:
             steps = max(_FEW_STEPS, 2 * between + 1) if between > 1 else _FEW_STEPS
             self._least[key] = steps, self.found.shortest(candidate)
         steps, shortest = self._least[key]
-        return max(float(steps * candidate.workers * self.found.batch(candidate)), shortest)
+        return max(steps * self.found.per_step(candidate), shortest)
 
     def _beginning(self) -> list[dict[str, float]]:
         """The rates and lengths with which one worker alone does about as well as with its best, and half the best rate where that is above

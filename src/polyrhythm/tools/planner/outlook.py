@@ -104,7 +104,7 @@ class Outlook:
             if candidate in self.crews or candidate.is_alone or not policy.joins or training is None or not training.samples:
                 continue
             steps = max(_LEAST_STEPS, _EXCHANGES * policy.unsent)
-            step = training.seconds * candidate.workers * self.found.batch(candidate) / training.samples
+            step = training.seconds * self.found.per_step(candidate) / training.samples
             for first in (False, True):
                 if self.budget.left() > 0:
                     scenario, moments = self.found.charged(self.found.scenario, candidate), (step * steps / 3, 2 * step * steps / 3)

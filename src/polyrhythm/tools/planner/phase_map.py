@@ -146,7 +146,7 @@ class PhaseMaps:
         def done(number: int, attempt: Attempt) -> None:
             place, steps = started[number]
             if attempt.error is None:
-                samples = steps * place[0].workers * self.found.batch(place[0])
+                samples = steps * self.found.per_step(place[0])
                 self.rates[place] = (attempt.outcome.summary.virtual_seconds or 0.0) / samples
 
         self.pool(done).work(tasks())

@@ -33,6 +33,7 @@ _BROKEN_OFF_BY = 0.84
 _CONFIRMED_BY = 0.92
 _FAR_LONGER = 2.0
 _PATIENT, _PATIENT_PART = 4.0, 0.04
+"""The first run of a system may take so many times what was expected by the clock, or this part of the time."""
 SURE = 0.95
 """The search ends early where the answer is the best with this probability."""
 _LEAST_GAIN = 0.002
@@ -195,7 +196,7 @@ class Search:
                 continue
             tried = [each for each in found.trainings if each.system == first.system and found.training(each) is not None]
             if tried or not first.is_alone:
-                candidate = first if first in tried or not tried else tried[-1]
+                candidate = tried[-1] if tried and first not in tried else first
                 found.refused[candidate] = self._reason(candidate, found.training(candidate), late)
 
     def _systems(self) -> set[str]:
@@ -294,4 +295,4 @@ class Search:
         if found.run_times.seconds(candidate, steps) <= max(self.budget.left(until), self.budget.left() / 2):
             return True
         samples = [training.samples for runs in found.trainings.values() for training in runs.values()]
-        return steps * candidate.workers * found.batch(candidate) > _FAR_LONGER * max(samples, default=0.0)
+        return steps * found.per_step(candidate) > _FAR_LONGER * max(samples, default=0.0)

@@ -46,14 +46,13 @@ class SharedCurves:
             self.timed[each] = own
             missing = {seed: donor for seed, donor in donors.items() if found.trainings[each].get(seed, own).end is None}
             for seed, (donor, run) in missing.items():
-                made = carried_over(own, run, paces.of(each), float(each.workers * found.batch(each)), donor.name)
+                made = carried_over(own, run, paces.of(each), found.per_step(each), donor.name)
                 found.trainings[each][seed] = made
             found.judge(each)
 
     def paces(self) -> Paces:
         """What samples cost each candidate, from all runs under the first seed."""
-        per_step = self.found.per_step
-        return Paces(self._own_runs(), per_step, self.computing, self._error, self.foretold)
+        return Paces(self._own_runs(), self.found.per_step, self.computing, self._error, self.foretold)
 
     def _error(self, candidate: Candidate, training: TrainedRun) -> float:
         """The deviation of the pace that a run has shown: large where few steps may be those of a warm-up."""
