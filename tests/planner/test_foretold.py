@@ -16,7 +16,7 @@ from polyrhythm.hardware.network import Network, Site, load
 from polyrhythm.tools.measuring.replay import StepShape
 from polyrhythm.tools.planner.candidate import Candidate
 from polyrhythm.tools.planner.chosen_machines import choices_of
-from polyrhythm.tools.planner.foretold import Foretelling, PacesTask, SmallModel
+from polyrhythm.tools.planner.foretold import Foretelling, PacesTask, small_shape
 from polyrhythm.tools.planner.measured import TrainedRun
 from polyrhythm.tools.planner.pace import StepPace
 from polyrhythm.tools.planner.proxy.true_timing import true_timing
@@ -32,22 +32,22 @@ SYSTEMS = ("allreduce", "ssp", "gossiping-sgd", "diloco", "local-sgd", "onebit",
 @pytest.mark.parametrize("network", ["lan", "cloud", "slow"])
 def test_paces_are_foretold_by_a_small_model(network: str) -> None:
     scenario = findings().scenario.elsewhere(network=load(network), devices=Fleet((DEVICES["cpu-core"],)))
-    small = SmallModel.of(SHAPE)
-    assert small.times > 2
+    small = small_shape(SHAPE)
+    assert SHAPE.layout.numel / small.layout.numel > 2
     for system in SYSTEMS:
         candidate = Candidate(system, 4)
-        whole, little = true_timing(scenario, candidate, SHAPE), true_timing(small.scenario(scenario), candidate, small.shape)
+        whole, little = true_timing(scenario, candidate, SHAPE), true_timing(scenario, candidate, SHAPE, small)
+        assert little.cut * small.layout.numel == pytest.approx(SHAPE.layout.numel)
         assert little.pace[0] == pytest.approx(whole.pace[0], rel=0.15), system
-        assert small.times * little.pace[1] == pytest.approx(whole.pace[1], rel=0.3), system
+        assert little.pace[1] == pytest.approx(whole.pace[1], rel=0.3), system
 
 
 @pytest.mark.parametrize("shapes", [((4096, 4096), (4096,)), ((50257, 768), (768,), (3072, 768)), ((64, 3, 3, 3), (10, 64)), ((100,),)])
 def test_a_small_model_keeps_what_sides_have_in_common_with_tiles(shapes: tuple[tuple[int, ...], ...]) -> None:
     shape = replace(SHAPE, layout=Layout(tuple(map(str, range(len(shapes)))), shapes))
-    small = SmallModel.of(shape)
-    assert small.shape.layout.numel <= 70_000
-    assert small.shape.layout.numel * small.times == pytest.approx(shape.layout.numel)
-    for sides, own in zip(small.shape.layout.shapes, shapes, strict=True):
+    small = small_shape(shape)
+    assert small.layout.numel <= 70_000
+    for sides, own in zip(small.layout.shapes, shapes, strict=True):
         assert [math.gcd(side, 64) for side in sides] == [math.gcd(side, 64) for side in own]
         assert all(side <= each for side, each in zip(sides, own, strict=True))
 

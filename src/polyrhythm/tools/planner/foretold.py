@@ -23,7 +23,6 @@ from polyrhythm.core.training.run import Attempt
 from polyrhythm.errors import BrokenOff, PolyrhythmError
 from polyrhythm.tools.measuring.replay import StepShape
 from polyrhythm.tools.planner.candidate import Candidate
-from polyrhythm.tools.planner.circumstances import with_links
 from polyrhythm.tools.planner.pace import FORETOLD, StepPace
 from polyrhythm.tools.planner.proxy.true_timing import TrueTiming, true_timing
 from polyrhythm.tools.planner.scenario import Scenario
@@ -40,28 +39,16 @@ _TOGETHER = 16
 _PACES = "paces"
 
 
-@dataclass(frozen=True, slots=True)
-class SmallModel:
-    """A `shape` that has `times` fewer numbers than the JOB's, and takes as long to compute."""
+def small_shape(shape: StepShape) -> StepShape:
+    """The largest shape with few numbers whose sides are those of `shape`, divided by the same power of two. A step computes as long.
 
-    shape: StepShape
-    times: float
-
-    @staticmethod
-    def of(shape: StepShape) -> SmallModel:
-        """The largest with few numbers whose sides are the JOB's, divided by the same power of two.
-
-        Codecs that transform tiles go by the common divisors of sides with 64, so a side keeps its own.
-        """
-        for power in count():
-            layout = Layout(shape.layout.names, tuple(tuple(_side(side, 2**power) for side in sides) for sides in shape.layout.shapes))
-            if layout.numel <= _NUMBERS or all(side == _side(side, 2 ** (power + 1)) for sides in layout.shapes for side in sides):
-                break
-        return SmallModel(replace(shape, layout=layout, frozen={}, buffers={}), shape.layout.numel / layout.numel)
-
-    def scenario(self, scenario: Scenario) -> Scenario:
-        """The same machines, on links on which its messages take as long as the JOB's."""
-        return replace(scenario, network=with_links(scenario.network, bandwidth=1 / self.times)) if self.times > 1 else scenario
+    Codecs that transform tiles go by the common divisors of sides with 64, so a side keeps its own.
+    """
+    for power in count():
+        layout = Layout(shape.layout.names, tuple(tuple(_side(side, 2**power) for side in sides) for sides in shape.layout.shapes))
+        if layout.numel <= _NUMBERS or all(side == _side(side, 2 ** (power + 1)) for sides in layout.shapes for side in sides):
+            break
+    return replace(shape, layout=layout, frozen={}, buffers={})
 
 
 def _side(side: int, factor: int) -> int:
@@ -73,11 +60,12 @@ def _side(side: int, factor: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class PacesTask:
-    """Timings of several `candidates`, one after another; `deadline` is in seconds of the clock of the day."""
+    """Timings of steps of `shape` for several `candidates`, one after another, on those of a `small` one."""
 
     scenario: Scenario
     candidates: tuple[Candidate, ...]
-    small: SmallModel
+    shape: StepShape
+    small: StepShape
 
     @property
     def name(self) -> str:
@@ -106,17 +94,17 @@ class PacesTask:
                 raise BrokenOff("its timing takes long")
 
         try:
-            timing = true_timing(self.small.scenario(self.scenario), candidate, self.small.shape, stop)
+            timing = true_timing(self.scenario, candidate, self.shape, self.small, stop)
         except PolyrhythmError:
             return None
-        return _pace(timing, float(candidate.workers * self.small.shape.samples), self.small.times)
+        return _pace(timing, float(candidate.workers * self.shape.samples))
 
 
-def _pace(timing: TrueTiming, per_step: float, times: float) -> StepPace:
+def _pace(timing: TrueTiming, per_step: float) -> StepPace:
     seconds, nbytes = (each * per_step for each in timing.pace)
     settled = timing.settled
-    begun = float(timing.seconds[settled]), times * float(timing.nbytes[settled]), float(timing.samples[settled])
-    return StepPace(begun, seconds, times * nbytes, FORETOLD)
+    begun = float(timing.seconds[settled]), float(timing.nbytes[settled]), float(timing.samples[settled])
+    return StepPace(begun, seconds, nbytes, FORETOLD)
 
 
 @dataclass(slots=True)
@@ -130,13 +118,15 @@ class Foretelling:
 
     def runs(self, candidates: Sequence[Candidate], left: Callable[[], bool]) -> Iterator[Followed]:
         """The timings of all candidates on the machines in turn, by some in each process, while there is time left."""
-        small = SmallModel.of(replace(self.shape, samples=self.batch))
-        possible = [each for each in candidates if not each.machines and (small.times == 1 or not each.strategy.shuffle.sends)]
+        shape = replace(self.shape, samples=self.batch)
+        small = small_shape(shape)
+        whole = small.layout == shape.layout  # samples that travel are as large as before
+        possible = [each for each in candidates if not each.machines and (whole or not each.strategy.shuffle.sends)]
         for begin in range(0, len(possible), _TOGETHER):
             if not left():
                 return
             some = tuple(possible[begin : begin + _TOGETHER])
-            yield PacesTask(self.scenario, some, small), partial(self._keep, some)
+            yield PacesTask(self.scenario, some, shape, small), partial(self._keep, some)
 
     def _keep(self, candidates: Sequence[Candidate], attempt: Attempt) -> None:
         paces = msgspec.json.decode(attempt.outcome.settings.get(_PACES, "[]"), type=list[StepPace | None])

@@ -60,13 +60,18 @@ class TrueTiming:
         )
 
 
-def true_timing(scenario: Scenario, candidate: Candidate, shape: StepShape, watch: Watch = ignore) -> TrueTiming:
-    """Time steps of `shape` at each worker. Raises CompositionError for a method whose messages depend on what is computed."""
+def true_timing(
+    scenario: Scenario, candidate: Candidate, shape: StepShape, small: StepShape | None = None, watch: Watch = ignore
+) -> TrueTiming:
+    """Time steps of `shape` at each worker, on those of a `small` one, where it is given, over links that are as much slower.
+
+    Raises CompositionError for a method whose messages depend on what is computed.
+    """
     strategy = candidate.strategy
     comes_again = recurrence_of(strategy, candidate.workers)
     beginning, period = comes_again.beginning, comes_again.period * -(-_LEAST_STEPS // comes_again.period)
     rounds = _DRAWN if strategy.chooses else 2
-    some = thinned(shape, candidate.workers)
+    some = thinned(small or shape, candidate.workers)
     cut = shape.layout.numel / some.layout.numel
     there = replace(scenario, network=with_links(scenario.network, bandwidth=1 / cut)) if cut > 1 else scenario
     first = beginning + period
