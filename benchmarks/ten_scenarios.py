@@ -52,7 +52,7 @@ from polyrhythm.tools.planner.search import Search
 from polyrhythm.tools.planner.space import Space
 from polyrhythm.workloads.load import load_workload
 
-SEED = 42
+SEED = 43
 SCENARIOS, OLD, BEST, CORES = 10, 4, 3, 2
 PART = 0.02
 """The search has this part of the time of the whole grid."""

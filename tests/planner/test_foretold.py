@@ -10,7 +10,7 @@ import torch
 
 from polyrhythm.core.records.progress import ignore
 from polyrhythm.core.tensors import Layout
-from polyrhythm.hardware.devices import DEVICES
+from polyrhythm.hardware.devices import DEVICES, Device
 from polyrhythm.hardware.fleet import Fleet
 from polyrhythm.hardware.network import Network, Site, load
 from polyrhythm.tools.measuring.replay import StepShape
@@ -21,9 +21,11 @@ from polyrhythm.tools.planner.measured import TrainedRun
 from polyrhythm.tools.planner.pace import StepPace
 from polyrhythm.tools.planner.proxy.true_timing import true_timing
 from polyrhythm.tools.planner.run_times import RunTimes
+from polyrhythm.tools.planner.shared_curves import SharedCurves
 
 from .jobs import NETWORK, SLOW, findings
 
+UNEQUAL = Fleet((SLOW, Device("old", SLOW.flops / 4)))
 WIDE = Layout(("a", "b", "c", "d"), ((256, 96), (256,), (256, 256), (256,)))
 SHAPE = StepShape(WIDE, 2e7, 16, dtype=torch.float32)
 SYSTEMS = ("allreduce", "ssp", "gossiping-sgd", "diloco", "local-sgd", "onebit", "signsgd", "sandblaster", "byteps", "moshpit", "demo")
@@ -40,6 +42,39 @@ def test_paces_are_foretold_by_a_small_model(network: str) -> None:
         assert little.cut * small.layout.numel == pytest.approx(SHAPE.layout.numel)
         assert little.pace[0] == pytest.approx(whole.pace[0], rel=0.15), system
         assert little.pace[1] == pytest.approx(whole.pace[1], rel=0.3), system
+
+
+@pytest.mark.parametrize("system", [*SYSTEMS, "fedavg", "mxnet-async", "adpsgd", "fedbuff"])
+def test_on_unequal_machines_a_timing_and_a_run_have_the_pace_of_all_while_all_train(system: str) -> None:
+    found, candidate = findings((system,), (4,), "loss=1e-12"), Candidate(system, 4)
+    found.scenario = found.scenario.elsewhere(network=load("lan"), devices=UNEQUAL)
+    timing, batch = true_timing(found.scenario, candidate, replace(found.shape(), samples=8)), found.batch(candidate)
+    samples = 60.0 * found.per_step(candidate)
+    found.foretold[candidate] = StepPace((0.0, 0.0, 0.0), timing.pace[0] * 4 * batch, 0.0, ahead=timing.ahead)
+    steps = found.steps(candidate, samples)
+    run = found.keep(candidate, 0, steps, found.task(candidate, 0, steps, math.inf, math.inf).attempt(None))
+    assert run.whole[2] >= 0.9 * samples  # there are as many samples as it was to have when the first worker ends
+    assert steps == pytest.approx(found.steps(candidate, samples), rel=0.1)
+    shared = SharedCurves(found)
+    pace = shared.paces().of(candidate)
+    assert timing.pace[0] * found.per_step(candidate) == pytest.approx(pace.seconds, rel=0.3 if candidate.strategy.chooses else 0.15)
+    assert pace.seconds >= 0.97 * shared.computing(candidate)
+    assert run.sample_seconds * found.per_step(candidate) == pytest.approx(pace.seconds, rel=0.25)
+
+
+def test_what_waits_for_nobody_is_as_fast_as_all_machines_together() -> None:
+    found = findings(("mxnet-async", "allreduce", "fedbuff"), (4,))
+    found.scenario = found.scenario.elsewhere(network=load("lan"), devices=UNEQUAL)
+    shared, shape = SharedCurves(found), replace(found.shape(), samples=8)
+    one = shape.flops / SLOW.flops
+    for system, seconds in (
+        ("mxnet-async", 4 / (2 / one + 2 / (4 * one))),
+        ("fedbuff", 4 / (2 / one + 2 / (4 * one))),
+        ("allreduce", 4 * one),
+    ):
+        candidate = Candidate(system, 4)
+        assert shared.computing(candidate) == pytest.approx(seconds)
+        assert true_timing(found.scenario, candidate, shape).pace[0] * 32 == pytest.approx(seconds, rel=0.1)
 
 
 @pytest.mark.parametrize("shapes", [((4096, 4096), (4096,)), ((50257, 768), (768,), (3072, 768)), ((64, 3, 3, 3), (10, 64)), ((100,),)])

@@ -31,7 +31,7 @@ def crew_risk(found: Findings, candidate: Candidate, rehearsed: Rehearsed, whole
     if candidate.is_alone or not policy.joins or (rehearsed.obstacle and not rehearsed.seconds):
         left = None if given is None else given.restarted(whole, candidate.workers)
         return CrewRisk(None, None, None, [], OnLoss.END.value, _ALL, [_ALL], rehearsed.obstacle, left)
-    step = training.seconds * found.per_step(candidate) / training.samples
+    step = training.sample_seconds * found.per_step(candidate)
     expected = {
         WORKER: step if policy.worker is OnLoss.REFORM else 0.0,
         FIRST: step,

@@ -49,7 +49,8 @@ class Prospect:
 class EarlyEnd:
     """Looks at worker 0 of a run, whose workers together have `per_step` samples in a step; without a `prospect` only for the target.
 
-    The untrained model is at `untrained`, where that is known, and a look takes about `seconds` by the clock.
+    The untrained model is at `untrained`, where that is known, and a look takes about `seconds` by the clock. All workers have taken
+    `taken` samples by now; where nobody says so, each has taken the steps of worker 0.
     """
 
     target: Target
@@ -57,6 +58,7 @@ class EarlyEnd:
     prospect: Prospect | None = None
     untrained: float | None = None
     seconds: float = 0.0
+    taken: float = 0.0
     met: bool = False
     hopeless: bool = False
     _next: int = _FIRST
@@ -85,6 +87,6 @@ class EarlyEnd:
         self._next = max(_FIRST, clock + 1, math.ceil(_AGAIN * clock))
         if not math.isfinite(value):
             return
-        self._curve.append(CurvePoint(0.0, 0.0, clock * self.per_step, value))
+        self._curve.append(CurvePoint(0.0, 0.0, self.taken or clock * self.per_step, value))
         self.met = clock > 0 and self.target.met_by(value)
         self.hopeless = not self.met and self.prospect is not None and self.prospect.is_hopeless(self._curve)

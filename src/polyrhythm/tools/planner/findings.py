@@ -21,6 +21,7 @@ from polyrhythm.tools.planner.measure_cache import MeasureCache
 from polyrhythm.tools.planner.measured import TrainedRun
 from polyrhythm.tools.planner.objective import TIME, Objective, Spent
 from polyrhythm.tools.planner.obstacles import delays, obstacle_of
+from polyrhythm.tools.planner.pace import StepPace
 from polyrhythm.tools.planner.run_times import RunTimes
 from polyrhythm.tools.planner.scenario import Scenario
 from polyrhythm.tools.planner.shapes import Shapes
@@ -37,7 +38,8 @@ _FAR_BEHIND = 2.0
 class Findings:
     """Runs by candidate and seed; `refused` are reasons for candidates that cannot be, or cannot be best; `most_bytes` may a worker need.
 
-    `runs` counts those that were made, `kept` those that the cache knew; `metrics` are those that the JOB gives.
+    `foretold` are paces by timings, before a candidate's first run. `runs` counts those that were made, `kept` those that the cache knew;
+    `metrics` are those that the JOB gives.
     """
 
     scenario: Scenario
@@ -47,6 +49,7 @@ class Findings:
     most_bytes: float = math.inf
     trainings: dict[Candidate, dict[int, TrainedRun]] = field(default_factory=dict)
     refused: dict[Candidate, str] = field(default_factory=dict)
+    foretold: dict[Candidate, StepPace] = field(default_factory=dict)
     runs: int = 0
     kept: int = 0
     metrics: set[str] = field(default_factory=set)
@@ -59,7 +62,7 @@ class Findings:
         With the `whole` length also where that is the JOB's own.
         """
         scenario = self.scenario
-        longer = scenario.longer(samples, candidate.workers, self.batch(candidate))
+        longer = scenario.longer(self._ahead(candidate) * samples, candidate.workers, self.batch(candidate))
         own = {} if scenario.length is None or not whole else scenario.length.times(1)
         return candidate.with_settings({**scenario.settings, **own, **longer})
 
@@ -205,7 +208,7 @@ class Findings:
 
     def read(self, candidate: Candidate, attempt: Attempt, steps: int) -> TrainedRun:
         """The results of a run of it, which was to take so many steps."""
-        found = TrainedRun.of(attempt, self.scenario.target, steps, 0 if self.counts else self.batch(candidate))
+        found = TrainedRun.of(attempt, self.scenario.target, steps, 0 if self.counts else self.batch(candidate), candidate.strategy.chooses)
         return found if self.scenario.data is None else found.delayed(delays(self.scenario, candidate, self.samples))
 
     def per_step(self, candidate: Candidate) -> float:
@@ -218,8 +221,16 @@ class Findings:
         return self.shape().samples > 0
 
     def steps(self, candidate: Candidate, samples: float) -> int:
-        """The steps of each worker for so many samples of all."""
-        return max(1, math.ceil(samples / self.per_step(candidate)))
+        """The steps of each worker for so many samples of all: those of the fastest, where none waits, and those that it skips."""
+        return max(1, math.ceil(self._ahead(candidate) * samples / self.per_step(candidate)))
+
+    def _ahead(self, candidate: Candidate) -> float:
+        """How many steps its fastest worker takes for a step of all, by its own run or by a timing."""
+        if training := self.training(candidate):
+            return training.ahead(self.per_step(candidate))
+        timed = [each for each in self.foretold if each.system == candidate.system]
+        nearest = min(timed, key=lambda each: abs(math.log(each.workers / candidate.workers)), default=None)
+        return 1.0 if nearest is None else self.foretold[nearest].ahead
 
     def shortest(self, candidate: Candidate) -> float:
         """The fewest samples that it can train on: where workers skip steps that others take, those of an epoch."""

@@ -104,7 +104,7 @@ def _pace(timing: TrueTiming, per_step: float) -> StepPace:
     seconds, nbytes = (each * per_step for each in timing.pace)
     settled = timing.settled
     begun = float(timing.seconds[settled]), float(timing.nbytes[settled]), float(timing.samples[settled])
-    return StepPace(begun, seconds, nbytes, FORETOLD)
+    return StepPace(begun, seconds, nbytes, FORETOLD, timing.ahead)
 
 
 @dataclass(slots=True)

@@ -193,10 +193,9 @@ class NextRuns:
             return [{}]
         near = sorted((each for each in found.trainings if each.is_alone and found.cost_of(each) <= _NEAR * cost), key=found.cost_of)
         every = [{name: value for name, value in found.space.factors(each).items() if name in ("rate", "length")} for each in (best, *near)]
-        halves = [{**every[0], "rate": every[0]["rate"] / 2}] if every[0].get("rate", 0.0) >= 2 else []
-        return [each for place, each in enumerate(every) if each not in every[:place]][:_BEGINNINGS] + [
-            each for each in halves if each not in every
-        ]
+        first = [each for place, each in enumerate(every) if each not in every[:place]][:_BEGINNINGS]
+        half = {**every[0], "rate": every[0].get("rate", 0.0) / 2}
+        return [*first, half] if half["rate"] >= 1 and half not in first else first
 
 
 def _knowledge_gradient(learned: float, apart: float) -> float:

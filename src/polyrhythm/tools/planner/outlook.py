@@ -88,7 +88,7 @@ class Outlook:
     def _note(self, candidate: Candidate, name: str, attempt: Attempt) -> None:
         training = self.found.read(candidate, attempt, 0)
         if not training.cut:  # one for which time was short says nothing
-            self.rates[candidate, name] = training.seconds / training.samples if not training.error and training.samples else None
+            self.rates[candidate, name] = training.sample_seconds if not training.error and training.samples else None
 
     def _task(self, candidate: Candidate, circumstance: Circumstance) -> RunTask | None:
         found, training = self.found, self.found.training(candidate)
@@ -104,7 +104,7 @@ class Outlook:
             if candidate in self.crews or candidate.is_alone or not policy.joins or training is None or not training.samples:
                 continue
             steps = max(_LEAST_STEPS, _EXCHANGES * policy.unsent)
-            step = training.seconds * self.found.per_step(candidate) / training.samples
+            step = training.sample_seconds * self.found.per_step(candidate)
             for first in (False, True):
                 if self.budget.left() > 0:
                     scenario, moments = self.found.charged(self.found.scenario, candidate), (step * steps / 3, 2 * step * steps / 3)

@@ -27,20 +27,25 @@ _FROM_SYSTEMS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class StepPace:
-    """`begun` are seconds, bytes and samples by which all workers had begun; each step of all takes `seconds` and `nbytes` from then on."""
+    """`begun` are seconds, bytes and samples by which all workers had begun; each step of all takes `seconds` and `nbytes` from then on.
+
+    The fastest worker takes `ahead` steps meanwhile, or they all do where each skips some.
+    """
 
     begun: tuple[float, float, float]
     seconds: float
     nbytes: float
     deviation: float = OWN_PACE
+    ahead: float = 1.0
 
     @staticmethod
     def of(training: TrainedRun, per_step: float, deviation: float = OWN_PACE) -> StepPace:
-        """The pace of a run in which all workers together take so many samples a step: that of its later part."""
-        begun = training.begun if training.begun[2] < training.samples else (0.0, 0.0, 0.0)
-        since = training.later if begun[2] < training.later[2] < training.samples else begun
-        steps = (training.samples - since[2]) / per_step
-        return StepPace(begun, (training.seconds - since[0]) / steps, (training.nbytes - since[1]) / steps, deviation)
+        """The pace of a run in which all workers together take so many samples a step: that of its later part, while all trained."""
+        seconds, nbytes, samples = training.whole
+        begun = training.begun if training.begun[2] < samples else (0.0, 0.0, 0.0)
+        since = training.later if begun[2] < training.later[2] < samples else begun
+        steps = (samples - since[2]) / per_step
+        return StepPace(begun, (seconds - since[0]) / steps, (nbytes - since[1]) / steps, deviation, training.ahead(per_step))
 
     def spent(self, samples: float, per_step: float, workers: int) -> Spent:
         """What so many samples take."""
@@ -52,8 +57,8 @@ class StepPace:
 class Paces:
     """The paces of candidates, from the `runs` of all.
 
-    `per_step` says how many samples a step of all workers has, `computing` the seconds that a worker computes for it, and `error` the
-    deviation of what a run has shown. `foretold` are paces that timings have, of candidates without settings.
+    `per_step` says how many samples a step of all workers has, `computing` the seconds that it takes without an exchange, and `error`
+    the deviation of what a run has shown. `foretold` are paces that timings have, of candidates without settings.
     """
 
     runs: Iterable[tuple[Candidate, TrainedRun]]
@@ -87,7 +92,7 @@ class Paces:
         exchange = max(0.0, pace.seconds - self.computing(other)) * scale
         apart = _FROM_OTHERS * abs(math.log(ratio)) + _unlike(candidate, other)
         begun = pace.begun[0] * scale, pace.begun[1] * ratio, pace.begun[2] * ratio
-        return StepPace(begun, self.computing(candidate) + exchange, pace.nbytes * ratio, math.hypot(pace.deviation, apart))
+        return StepPace(begun, self.computing(candidate) + exchange, pace.nbytes * ratio, math.hypot(pace.deviation, apart), pace.ahead)
 
     def _like_others(self, candidate: Candidate) -> StepPace:
         """The pace of a system of which nothing was timed: the median of the others'."""

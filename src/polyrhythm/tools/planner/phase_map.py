@@ -120,7 +120,7 @@ class PhaseMaps:
         )
         if training is None or there is None or not here or not training.samples:
             return None
-        return there / here * training.seconds / training.samples * self._needed(candidate, workers)
+        return there / here * training.sample_seconds * self._needed(candidate, workers)
 
     def _needed(self, candidate: Candidate, workers: int) -> float:
         """Samples to the target with so many workers, or with the nearest number that was run."""

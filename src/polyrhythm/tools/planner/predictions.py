@@ -41,9 +41,10 @@ class Predictions:
             return Spent(seconds.middle, median([end.nbytes for end in ends]), candidate.workers), seconds
         training = self.found.training(candidate)
         assert training is not None
-        part = self.found.needed(candidate) / training.samples
-        whole = product(training.seconds, part)
-        return Spent(whole, product(training.nbytes, part), candidate.workers), extrapolated(whole)
+        took, nbytes, samples = training.whole
+        part = self.found.needed(candidate) / samples
+        whole = product(took, part)
+        return Spent(whole, product(nbytes, part), candidate.workers), extrapolated(whole)
 
     def deviation(self) -> tuple[float, int]:
         """The deviation of the seconds to the target between seeds; a curve that several share counts once."""

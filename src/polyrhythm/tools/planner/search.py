@@ -95,7 +95,7 @@ class Search:
     def _foretell(self) -> None:
         """Time all systems without gradients, with their first settings."""
         found, until = self.found, min(_SEARCHED_BY, self.budget.spent() / self.budget.seconds + _FORETOLD)
-        foretelling = Foretelling(found.scenario, found.shape(), found.batch(ALONE), self.shared.foretold)
+        foretelling = Foretelling(found.scenario, found.shape(), found.batch(ALONE), found.foretold)
         wanted = [replace(each, settings=()) for each in found.space.first() if not each.is_alone and self.next_runs.is_possible(each)]
         work(self.pool, foretelling.runs(wanted, lambda: self.budget.left(until) > 0))
 
@@ -212,7 +212,7 @@ class Search:
         if training.over:
             return f"its training ended after {training.samples:.3g} samples, and had not come to the target"
         if training.cut or self.found.least(candidate) > self.found.worth:
-            rate = show_seconds(training.seconds / max(1.0, training.samples))
+            rate = show_seconds(training.sample_seconds if training.samples else training.seconds)
             return f"a sample takes {rate}: on the fewest samples that any needed it would still cost more than the best"
         return f"others lead after {training.samples:.3g} samples, as their papers have them"
 

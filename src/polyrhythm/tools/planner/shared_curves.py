@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from statistics import harmonic_mean
 
 from polyrhythm.tools.planner.candidate import ALONE, Candidate
 from polyrhythm.tools.planner.cells import Cells
 from polyrhythm.tools.planner.chosen_machines import ChosenMachines
 from polyrhythm.tools.planner.findings import Findings
 from polyrhythm.tools.planner.measured import TrainedRun
-from polyrhythm.tools.planner.pace import OWN_PACE, Paces, StepPace, carried_over
+from polyrhythm.tools.planner.pace import OWN_PACE, Paces, carried_over
 
 WARM_UP = 24
 """Codecs and consistencies that warm up have done so after as many steps."""
@@ -25,8 +26,7 @@ class SharedCurves:
     found: Findings
     cells: Cells = field(default_factory=Cells)
     timed: dict[Candidate, TrainedRun] = field(default_factory=dict)
-    foretold: dict[Candidate, StepPace] = field(default_factory=dict)
-    _computing: dict[tuple[int, ChosenMachines, int], float] = field(default_factory=dict)
+    _computing: dict[tuple[int, ChosenMachines, int, bool], float] = field(default_factory=dict)
 
     def share(self, candidate: Candidate) -> None:
         """Let all that are equal to the candidate in lockstep have the curve of one that came to the target, at their own pace."""
@@ -52,19 +52,20 @@ class SharedCurves:
 
     def paces(self) -> Paces:
         """What samples cost each candidate, from all runs under the first seed."""
-        return Paces(self._own_runs(), self.found.per_step, self.computing, self._error, self.foretold)
+        return Paces(self._own_runs(), self.found.per_step, self.computing, self._error, self.found.foretold)
 
     def _error(self, candidate: Candidate, training: TrainedRun) -> float:
         """The deviation of the pace that a run has shown: large where few steps may be those of a warm-up."""
         return OWN_PACE if training.limit >= WARM_UP or self.cells.lockstep(candidate) is not None else _WARMING
 
     def computing(self, candidate: Candidate) -> float:
-        """The seconds that the slowest of its machines computes for a step."""
-        key = candidate.workers, candidate.machines, self.found.batch(candidate)
+        """The seconds of computing for a step of all workers: the slowest machine's where the others wait for it, else as many samples'."""
+        key = candidate.workers, candidate.machines, self.found.batch(candidate), self.cells.lockstep(candidate) is not None
         if key not in self._computing:
             flops = self.found.shape().flops * key[2] / max(1, self.found.batch(ALONE))
             devices = self.found.scenario.among(candidate).devices
-            self._computing[key] = max(devices.machine(place).step_seconds(flops, 0) for place in range(candidate.workers))
+            seconds = [devices.machine(place).step_seconds(flops, 0) for place in range(candidate.workers)]
+            self._computing[key] = max(seconds) if key[3] else harmonic_mean(seconds)
         return self._computing[key]
 
     def _own_runs(self) -> Iterator[tuple[Candidate, TrainedRun]]:

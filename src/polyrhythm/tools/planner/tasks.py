@@ -128,7 +128,7 @@ class _Ending:
     watch: Watch
     began: float = field(default_factory=monotonic)
     cut: str = ""
-    _furthest: int = 0
+    _clocks: dict[str, int] = field(default_factory=dict)
     _until: float = math.inf
 
     def follow(self, event: AnyEvent) -> None:
@@ -137,13 +137,15 @@ class _Ending:
         if not isinstance(event, Stepped):
             return
         limited, early = self.limited, self.limited.early
-        self._furthest = max(self._furthest, event.clock)
-        if early is not None and (early.met or early.hopeless):
-            self._until = min(self._until, BEYOND * event.time if early.met else event.time)
+        self._clocks[event.actor] = event.clock
+        if early is not None:
+            early.taken = self.task.per_step * sum(self._clocks.values()) / self.task.candidate.workers
+            if early.met or early.hopeless:
+                self._until = min(self._until, BEYOND * event.time if early.met else event.time)
         if self._spent_by(event) and limited.noted.last is None:
             self.cut = _TOO_MUCH
         if self.cut or event.time >= self._until or monotonic() > self.began + self.task.patience:
-            limited.end_after(self._furthest + 1)  # one more is under way
+            limited.end_after(max(self._clocks.values()) + 1)  # one more is under way
 
     def _spent_by(self, event: Stepped) -> bool:
         """True if it has cost too much by then. Raises BrokenOff where it continues after the last step, and when time is up."""

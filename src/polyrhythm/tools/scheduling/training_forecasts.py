@@ -99,7 +99,7 @@ class TrainingForecaster:
         found = self._runs.get(key, TrainedRun)
         if found is None:
             task = TrainingTask(scenario, candidate, Objective("time"), self.seed, steps)
-            found = TrainedRun.of(task.attempt(None), scenario.target, steps, scenario.batch or 1)
+            found = TrainedRun.of(task.attempt(None), scenario.target, steps, scenario.batch or 1, candidate.strategy.chooses)
             self._runs.put(key, found)
         return found
 

@@ -121,7 +121,7 @@ class Trials:
         return samples * sum(real for real, _ in own) / sum(count for _, count in own) if own else 0.0
 
     def _ended(self, each: WantedTrial, steps: int, attempt: Attempt) -> None:
-        found = TrainedRun.of(attempt, self.target, steps, 0 if self.family.counts else self.family.batch)
+        found = TrainedRun.of(attempt, self.target, steps, 0 if self.family.counts else self.family.batch, each.candidate.strategy.chooses)
         self.runs += 1
         if found.cut != TIME_IS_UP:
             self.cache.put(self._key(each, steps), found)

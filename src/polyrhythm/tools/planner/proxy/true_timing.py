@@ -18,6 +18,7 @@ from polyrhythm.tools.measuring.replay import StepShape
 from polyrhythm.tools.measuring.timing import watched_timing
 from polyrhythm.tools.planner.candidate import Candidate
 from polyrhythm.tools.planner.circumstances import with_links
+from polyrhythm.tools.planner.measured import Taken
 from polyrhythm.tools.planner.scenario import Scenario
 
 _LEAST_STEPS = 4
@@ -30,14 +31,17 @@ slower."""
 
 @dataclass(frozen=True, slots=True)
 class TrueTiming:
-    """Seconds and bytes by the samples of all workers; beyond the timed run those since `settled` come again and again. `cut` is
-    how many times more numbers the model has than what was timed."""
+    """Seconds and bytes by the samples of all workers, for as long as all train; beyond that those since `settled` come again and again.
+
+    `cut` is how many times more numbers the model has than what was timed. The fastest worker took `ahead` steps for a step of all.
+    """
 
     samples: NDArray[np.float64]
     seconds: NDArray[np.float64]
     nbytes: NDArray[np.float64]
     settled: int
     cut: float = 1.0
+    ahead: float = 1.0
 
     def at(self, samples: float) -> tuple[float, float]:
         """The seconds and the bytes of so many samples: what is between two exchanges takes no part of the next one."""
@@ -77,21 +81,24 @@ def true_timing(
     first = beginning + period
     on = replace(there.on(scenario.seed), gradients=OneByOne())
     made = watched_timing(some, workers=candidate.workers, strategy=strategy, steps=first + rounds * period, on=on, watch=watch)
-    events = sorted((each for each in made.events if isinstance(each, Stepped)), key=lambda each: each.time)
-    return _read(events, first, shape.samples, cut)
+    return _read([each for each in made.events if isinstance(each, Stepped)], first, shape.samples, cut, strategy.chooses)
 
 
-def _read(events: list[Stepped], first: int, batch: int, cut: float) -> TrueTiming:
-    """The course of a run from its steps, as they ended."""
-    known: dict[str, tuple[int, int]] = {}
-    course = [(0.0, 0.0, 0.0)]
-    for each in events:
-        known[each.actor] = each.clock, each.bytes_sent
-        steps = sum(clock for clock, _ in known.values())
-        course.append((float(steps * batch), each.time, cut * max(nbytes for _, nbytes in known.values())))
-    samples, seconds, nbytes = (np.asarray(column) for column in zip(*course, strict=True))
-    settled = int(np.searchsorted(samples, first * batch * len(known)))
-    return TrueTiming(samples, seconds, nbytes, min(settled, len(samples) - 2), cut)
+def _read(events: list[Stepped], first: int, batch: int, cut: float, chooses: bool) -> TrueTiming:
+    """The course of a run from its steps, until the first worker has taken its last one: slower workers go on alone then.
+
+    It has settled when that worker has taken its `first` steps. Where workers skip the steps for which they are not drawn, that is when
+    all have taken as many on the average, and the course has all steps.
+    """
+    last = {each.actor: each for each in events}
+    ends = (max if chooses else min)(last.values(), key=lambda each: each.time)
+    taken, seconds = Taken(events), np.unique([0.0, *(each.time for each in events if each.time <= ends.time)])
+    samples, clocks = taken.samples(seconds), taken.clocks(seconds)
+    done = clocks.mean(0) if chooses else clocks[list(last).index(ends.actor)]
+    settled = min(int(np.searchsorted(done, first)), len(seconds) - 2)
+    steps = (samples[-1] - samples[settled]) / (batch * len(last))
+    ahead = float((clocks[:, -1] - clocks[:, settled]).max() / steps)
+    return TrueTiming(samples, seconds, cut * taken.nbytes(seconds), settled, cut, max(1.0, ahead))
 
 
 def thinned(shape: StepShape, workers: int) -> StepShape:
