@@ -50,6 +50,15 @@ def test_what_is_predicted_is_what_a_run_takes() -> None:
     assert best.seconds.low <= reached.time <= best.seconds.high
 
 
+@pytest.mark.parametrize("seconds", [0.8, 1.2])
+def test_a_search_of_a_dozen_runs_leaves_time_for_further_seeds_of_its_first_choice(seconds: float) -> None:
+    made = planner(findings(("allreduce", "ssp", "adpsgd", "sparknet")), seconds)
+    best = made.plan().best
+    assert best is not None
+    assert best.seeds >= 3
+    assert made.budget.spent() <= 1.25 * seconds
+
+
 @pytest.mark.parametrize("name", ["time", *(pytest.param(name, marks=pytest.mark.long) for name in ("money", "bytes", "energy"))])
 def test_choices_are_ordered_by_the_objective(name: str) -> None:
     found = findings(workers=(2,), objective=Objective(name, Prices(worker_hour=1.0, gigabyte=10.0)))

@@ -82,7 +82,7 @@ class Search:
         by = min(_SEARCHED_BY, self.budget.spent() / self.budget.seconds + _ALONE)
         AloneTuning(self.found, lambda wanted: self.make(wanted, by), lambda: self.budget.left(by)).run()
         self._foretell()
-        while self.budget.left(_SEARCHED_BY) - self._confirming() > 0 and not self.ended:
+        while self._left() > 0 and not self.ended:
             before = self.found.runs + self.found.kept
             work(self.pool, self._runs())
             if self.found.runs + self.found.kept == before:
@@ -127,12 +127,12 @@ class Search:
     def _runs(self) -> Iterator[Followed]:
         """The runs that tell most for their cost, until the answer is sure enough or none of those that are left tells much."""
         found = self.found
-        while (left := self.budget.left(_SEARCHED_BY) - self._confirming()) > 0:
+        while self._left() > 0:
             beliefs = self.beliefs
             if self._sure(beliefs):
                 return
             state = SearchState(beliefs, self.all_seeds, self._busy)
-            chosen = self.next_runs.choose(state, max(left, self.budget.left() / 2))
+            chosen = self.next_runs.choose(state, max(self._left(), min(self.budget.left() / 2, self._until_confirmed())))
             if chosen is None or (chosen.gain < _LEAST_GAIN and found.best < math.inf):
                 if chosen is None or not self._busy:
                     self.ended = "" if chosen is None else "no further run was expected to change the answer"
@@ -147,15 +147,17 @@ class Search:
             task = replace(task, prospect=chosen.prospect, patience=self._patience(chosen))
             yield task, partial(self._ended, key, candidate, chosen.seed, steps)
 
-    def _confirming(self) -> float:
-        """The seconds that further seeds of the first choice, and of one machine alone, take beyond the time that is kept for them."""
+    def _left(self) -> float:
+        """The seconds in which runs of the search may begin."""
+        return min(self.budget.left(_SEARCHED_BY), self._until_confirmed())
+
+    def _until_confirmed(self) -> float:
+        """The seconds until further seeds of the first choice, and of one machine alone, have to begin if they are to end in time."""
         found, ranked = self.found, self.found.ranked()
-        if not ranked:
-            return 0.0
-        times, compared = found.run_times, {min(ranked, key=found.order), found.best_alone}
+        compared = {min(ranked, key=found.order), found.best_alone} if ranked else set()
         runs = [(each, found.steps(each, BEYOND * found.needed(each))) for each in compared if found.cost_of(each) < math.inf]
-        seconds = self.seeds * sum(times.seconds(each, steps) for each, steps in runs) / self.at_once
-        return max(0.0, seconds - (_CONFIRMED_BY - _SEARCHED_BY) * self.budget.seconds)
+        seconds = sum(found.run_times.seconds(each, steps) for each, steps in runs)
+        return self.budget.left(_CONFIRMED_BY) - self.seeds * seconds / self.at_once
 
     def _patience(self, chosen: NextRun) -> float:
         """The seconds after which a run ends: of a system that has not run yet some times what others take, in case it takes far longer."""
