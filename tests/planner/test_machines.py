@@ -25,6 +25,7 @@ from polyrhythm.tools.planner.chosen_machines import EVERY, ChosenMachines, choi
 from polyrhythm.tools.planner.data_site import FetchedBefore, FetchedMeanwhile, fetching_seconds
 from polyrhythm.tools.planner.machine_costs import interruptions_of, priced, too_much, too_small
 from polyrhythm.tools.planner.objective import Objective, Prices, Spent
+from polyrhythm.tools.planner.pace import StepPace
 from polyrhythm.tools.planner.space import Space
 from polyrhythm.tools.planner.words import ruled_out
 
@@ -163,6 +164,9 @@ def test_a_run_begins_when_its_data_have_come() -> None:
     assert before is not None
     assert after is not None
     assert after.seconds == pytest.approx(before.seconds + 10.0)
+    paces = [StepPace.of(run, found.per_step(candidate)) for found, run in ((plain, before), (late, after))]
+    assert paces[1].seconds == pytest.approx(paces[0].seconds)
+    assert paces[1].begun[0] == pytest.approx(paces[0].begun[0] + 10.0)
     assert after.curve[0].seconds == pytest.approx(before.curve[0].seconds + 10.0)
 
 

@@ -111,8 +111,8 @@ class TrainedRun(msgspec.Struct, frozen=True):
     def delayed(self, later: Callable[[float, float], float]) -> TrainedRun:
         """The run in which what was at so many seconds, with so many samples, is `later`, as where data have to be fetched."""
         curve = [replace(point, seconds=later(point.seconds, point.samples)) for point in self.curve]
-        begun, half = ((later(each[0], each[2]), *each[1:]) for each in (self.begun, self.later))
-        return replace(self, curve=curve, seconds=later(self.seconds, self.samples), begun=begun, later=half)
+        begun, half, together = ((later(each[0], each[2]), *each[1:]) for each in (self.begun, self.later, self.together))
+        return replace(self, curve=curve, seconds=later(self.seconds, self.samples), begun=begun, later=half, together=together)
 
     @property
     def end(self) -> CurvePoint | None:
