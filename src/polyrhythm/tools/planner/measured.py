@@ -103,7 +103,7 @@ class TrainedRun(msgspec.Struct, frozen=True):
             real,
             _start(list(first.values()), taken),
             msgspec.json.decode(attempt.outcome.settings.get(LINES, "{}"), type=dict[str, LineUse]),
-            _half(steps_taken, taken),
+            _half(steps_taken, stepped.values(), taken),
             together=taken.spent_by(ended),
             steps=float(taken.clocks(np.array([ended])).max(initial=0.0)),
         )
@@ -204,9 +204,9 @@ def _ended(last: Collection[Stepped], taken: Taken, skips: bool) -> float:
     return max(times) if skips or alike else min(times)
 
 
-def _half(steps: Sequence[Stepped], taken: Taken) -> tuple[float, float, float]:
+def _half(steps: Sequence[Stepped], last: Collection[Stepped], taken: Taken) -> tuple[float, float, float]:
     """Seconds, bytes and samples when the worker that ended first had taken half of its steps: what was exchanged by then is whole."""
-    last = {each.actor: each for each in steps}
-    first = min(last.values(), key=lambda each: each.time, default=None)
-    own = [each.time for each in steps if first is not None and each.actor == first.actor and each.clock >= first.clock / 2]
-    return taken.spent_by(min(own)) if own else (0.0, 0.0, 0.0)
+    if not last:
+        return 0.0, 0.0, 0.0
+    first = min(last, key=lambda each: each.time)
+    return taken.spent_by(min(each.time for each in steps if each.actor == first.actor and each.clock >= first.clock / 2))

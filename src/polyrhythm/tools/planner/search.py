@@ -82,7 +82,7 @@ class Search:
         by = min(_SEARCHED_BY, self.budget.spent() / self.budget.seconds + _ALONE)
         AloneTuning(self.found, lambda wanted: self.make(wanted, by), lambda: self.budget.left(by)).run()
         self._foretell()
-        while self._left() > 0 and not self.ended:
+        while min(self.budget.left(_SEARCHED_BY), self._until_confirmed()) > 0 and not self.ended:
             before = self.found.runs + self.found.kept
             work(self.pool, self._runs())
             if self.found.runs + self.found.kept == before:
@@ -127,12 +127,12 @@ class Search:
     def _runs(self) -> Iterator[Followed]:
         """The runs that tell most for their cost, until the answer is sure enough or none of those that are left tells much."""
         found = self.found
-        while self._left() > 0:
+        while (left := self.budget.left(_SEARCHED_BY)) > 0 and (until := self._until_confirmed()) > 0:
             beliefs = self.beliefs
             if self._sure(beliefs):
                 return
             state = SearchState(beliefs, self.all_seeds, self._busy)
-            chosen = self.next_runs.choose(state, max(self._left(), min(self.budget.left() / 2, self._until_confirmed())))
+            chosen = self.next_runs.choose(state, min(until, max(left, self.budget.left() / 2)))
             if chosen is None or (chosen.gain < _LEAST_GAIN and found.best < math.inf):
                 if chosen is None or not self._busy:
                     self.ended = "" if chosen is None else "no further run was expected to change the answer"
@@ -147,16 +147,12 @@ class Search:
             task = replace(task, prospect=chosen.prospect, patience=self._patience(chosen))
             yield task, partial(self._ended, key, candidate, chosen.seed, steps)
 
-    def _left(self) -> float:
-        """The seconds in which runs of the search may begin."""
-        return min(self.budget.left(_SEARCHED_BY), self._until_confirmed())
-
     def _until_confirmed(self) -> float:
         """The seconds until further seeds of the first choice, and of one machine alone, have to begin if they are to end in time."""
         found, ranked = self.found, self.found.ranked()
-        compared = {min(ranked, key=found.order), found.best_alone} if ranked else set()
+        times, compared = found.run_times, {min(ranked, key=found.order), found.best_alone} if ranked else set()
         runs = [(each, found.steps(each, BEYOND * found.needed(each))) for each in compared if found.cost_of(each) < math.inf]
-        seconds = sum(found.run_times.seconds(each, steps) for each, steps in runs)
+        seconds = sum(times.seconds(each, steps) for each, steps in runs)
         return self.budget.left(_CONFIRMED_BY) - self.seeds * seconds / self.at_once
 
     def _patience(self, chosen: NextRun) -> float:

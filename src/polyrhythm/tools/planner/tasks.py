@@ -129,6 +129,7 @@ class _Ending:
     began: float = field(default_factory=monotonic)
     cut: str = ""
     _clocks: dict[str, int] = field(default_factory=dict)
+    _steps: int = 0
     _until: float = math.inf
 
     def follow(self, event: AnyEvent) -> None:
@@ -137,9 +138,10 @@ class _Ending:
         if not isinstance(event, Stepped):
             return
         limited, early = self.limited, self.limited.early
+        self._steps += event.clock - self._clocks.get(event.actor, 0)
         self._clocks[event.actor] = event.clock
         if early is not None:
-            early.taken = self.task.per_step * sum(self._clocks.values()) / self.task.candidate.workers
+            early.taken = self.task.per_step * self._steps / self.task.candidate.workers
             if early.met or early.hopeless:
                 self._until = min(self._until, BEYOND * event.time if early.met else event.time)
         if self._spent_by(event) and limited.noted.last is None:
