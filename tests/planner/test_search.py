@@ -197,6 +197,24 @@ def test_measured_steps_correct_the_prediction(factor: float) -> None:
     assert {choice.name: choice.seconds.middle / (choice.corrected or 1.0) for choice in corrected.choices} == pytest.approx(before)
 
 
+def test_a_choice_that_costs_far_more_as_measured_is_broken_off_and_has_no_further_seeds() -> None:
+    made = planner(findings(("ssp", "sparknet"), (2,)), 20.0)
+    plan = made.plan()
+    first, slow = (choice for choice in made.contenders(3) if not choice.is_alone)
+
+    def timed(train: object, workers: int, strategy: pr.Strategy) -> pr.hardware.Profile:
+        return pr.hardware.Profile("measured", (0.1 * (50.0 if strategy.name == slow.system else 1.0),))
+
+    runs = InTurn()
+    checked = Verification(made.found, runs, lambda name, problem: pytest.fail(str(problem)), timed).correct(plan, made.contenders(3))
+    made_of = [system for system, _ in runs.order]
+    assert (made_of.count(first.system), made_of.count(slow.system)) == (len(plan.seeds), 1)
+    assert slow.name not in [choice.name for choice in checked.choices]
+    assert [each.reason for each in checked.refused if each.name == slow.name] == [
+        "with what its system computes, as measured here, it still costs more than the best"
+    ]
+
+
 def test_a_map_has_two_systems_also_where_the_search_was_sure_after_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("polyrhythm.tools.planner.search.SURE", 0.0)
     made = planner(findings(("allreduce", "sparknet", "ssp"), (2,)), 60.0)

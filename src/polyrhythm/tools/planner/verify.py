@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from dataclasses import replace as changed
 from statistics import mean, median
@@ -19,7 +19,7 @@ from polyrhythm.hardware.fleet import Fleet
 from polyrhythm.tools.measuring.calibrate import APART, device_profile
 from polyrhythm.tools.planner.answer import Choice, Plan, Refusal
 from polyrhythm.tools.planner.candidate import Candidate
-from polyrhythm.tools.planner.findings import Findings
+from polyrhythm.tools.planner.findings import LEEWAY, Findings
 from polyrhythm.tools.planner.forecast import deviation, forecast
 from polyrhythm.tools.planner.measured import TrainedRun
 from polyrhythm.tools.planner.objective import Spent
@@ -46,8 +46,9 @@ class Verification:
     """Corrects plans by `timed` steps: codecs, merges and copies take the time of processors too, which searches in virtual time leave out.
 
     The time of a system's steps over that of steps without any system, both measured with as many workers on this machine, is the factor by
-    which steps take longer on the machines of the plan; with these the choice runs in virtual time again, under all seeds. `failed` is
-    called with a choice whose run fails; that choice keeps its prediction.
+    which steps take longer on the machines of the plan; with these the choice runs in virtual time again, under all seeds. A run that costs
+    far more than the best one is broken off, and its choice has no further seeds: it is not the first. `failed` is called with a choice
+    whose run fails; that choice keeps its prediction.
     """
 
     found: Findings
@@ -60,11 +61,9 @@ class Verification:
         """The plan with these choices as they are with such machines, ranked anew, before its other ones."""
         runs = self._runs(first, plan.seeds)
         spread = deviation({name: [run.end.seconds for run in those if run.end is not None] for name, those in runs.items()})
-        corrected = [self._corrected(choice, runs[choice.name], spread) if choice.name in runs else choice for choice in first]
-        missed = [each.name for each in corrected if each.cost == math.inf]
-        plan.refused.extend(
-            Refusal(name, "with what its system computes, as measured here, it does not come to the target") for name in missed
-        )
+        corrected = [self._corrected(choice, runs[choice.name], spread) if runs.get(choice.name) else choice for choice in first]
+        missed = {each.name: self._missed(runs[each.name]) for each in corrected if each.cost == math.inf}
+        plan.refused.extend(Refusal(name, why) for name, why in missed.items())
         alone = [each for each in plan.choices if each.is_alone and each.name not in {choice.name for choice in first}]
         there = sorted((each for each in (*corrected, *alone) if each.name not in missed), key=lambda each: (each.cost, each.nbytes))
         looked_at = {each.system for each in (*first, *alone)}
@@ -78,29 +77,54 @@ class Verification:
         return plan
 
     def _runs(self, choices: Sequence[Choice], seeds: Sequence[int]) -> dict[str, list[TrainedRun]]:
-        """The runs of every choice that could be timed, under each seed."""
-        scenario, found = self.found.scenario, self.found
-        wanted: list[tuple[Candidate, int, Fleet, int]] = []
-        for choice in choices:
-            candidate = choice.candidate
-            try:
-                machines = self._machines(candidate)
-            except PolyrhythmError as problem:
-                self.failed(choice.name, problem)
-                continue
-            wanted += [(candidate, seed, machines, found.steps(candidate, _LONGER * choice.samples)) for seed in seeds]
-        runs: dict[str, list[TrainedRun]] = {}
+        """The runs of every choice that could be timed: first those of the first under each seed, then all others seed by seed."""
+        found, machines = self.found, self._all_machines(choices)
+        timed = [choice for choice in choices if choice.name in machines]
+        wanted = [(choice, seed) for those in (timed[:1], timed[1:]) for seed in seeds for choice in those]
+        runs: dict[str, list[TrainedRun]] = {choice.name: [] for choice in timed}
+
+        def tasks() -> Iterator[tuple[int, TrainingTask, None]]:
+            for place, (choice, seed) in enumerate(wanted):
+                if not any(run.cut and run.end is None for run in runs[choice.name]):
+                    most = math.inf if choice.is_alone else LEEWAY * self._least(timed, runs)
+                    yield place, self._task(choice, seed, machines[choice.name], most), None
 
         def done(place: int, attempt: Attempt) -> None:
-            candidate, _, _, steps = wanted[place]
-            runs.setdefault(candidate.name, []).append(self.found.read(candidate, attempt, steps))
+            choice, _ = wanted[place]
+            runs[choice.name].append(found.read(choice.candidate, attempt, self._steps(choice)))
 
-        tasks = (
-            TrainingTask(scenario.among(candidate).elsewhere(devices=machines), candidate, found.objective_of(candidate), seed, steps)
-            for candidate, seed, machines, steps in wanted
-        )
-        self.pool(done).work((place, task, None) for place, task in enumerate(tasks))
+        self.pool(done).work(tasks())
         return runs
+
+    def _task(self, choice: Choice, seed: int, machines: Fleet, most: float) -> TrainingTask:
+        """A run of the choice on such machines."""
+        candidate = choice.candidate
+        here = self.found.scenario.among(candidate).elsewhere(devices=machines)
+        return TrainingTask(here, candidate, self.found.objective_of(candidate), seed, self._steps(choice), most)
+
+    def _steps(self, choice: Choice) -> int:
+        return self.found.steps(choice.candidate, _LONGER * choice.samples)
+
+    def _least(self, choices: Sequence[Choice], runs: Mapping[str, Sequence[TrainedRun]]) -> float:
+        """The least cost of a run so far; infinite before the first has come to the target."""
+        costs = (run.cost(self.found.objective_of(each.candidate), each.workers) for each in choices for run in runs[each.name])
+        return min(costs, default=math.inf)
+
+    @staticmethod
+    def _missed(runs: Sequence[TrainedRun]) -> str:
+        """Why a choice whose runs did not come to the target is none."""
+        found = "it still costs more than the best" if any(run.cut for run in runs) else "it does not come to the target"
+        return f"with what its system computes, as measured here, {found}"
+
+    def _all_machines(self, choices: Sequence[Choice]) -> dict[str, Fleet]:
+        """The machines of each choice whose steps could be timed, by its name."""
+        found: dict[str, Fleet] = {}
+        for choice in choices:
+            try:
+                found[choice.name] = self._machines(choice.candidate)
+            except PolyrhythmError as problem:
+                self.failed(choice.name, problem)
+        return found
 
     def _machines(self, candidate: Candidate) -> Fleet:
         """The machines of the plan, with the candidate's own computing on them."""
