@@ -29,6 +29,12 @@ NUMBERS = {
     for option in command.params
     if option.type_descriptor.annotation in (int, float) and option.opts[0].startswith("-")
 }
+PATHS = [
+    (path, option.opts[0])
+    for path, command in ALL.items()
+    for option in command.params
+    if option.metavar in ("DIR", "FILE", "SITE") and option.opts[0].startswith("-")
+]
 
 
 def sentence(done: Any, *words: str) -> None:
@@ -52,6 +58,11 @@ def test_an_option_that_there_is_not_is_refused(path: tuple[str, ...], polyrhyth
 @pytest.mark.parametrize(("path", "option"), NUMBERS, ids=lambda part: part if isinstance(part, str) else " ".join(part))
 def test_what_is_no_number_is_refused(path: tuple[str, ...], option: str, polyrhythm: Command) -> None:
     sentence(polyrhythm(*path, option, "abc"), option, "abc is no ", "such as ")
+
+
+@pytest.mark.parametrize(("path", "option"), PATHS, ids=lambda part: part if isinstance(part, str) else " ".join(part))
+def test_an_empty_path_is_refused(path: tuple[str, ...], option: str, polyrhythm: Command) -> None:
+    sentence(polyrhythm(*path, f"{option}="), f"{option}: it is empty: give a path")
 
 
 @pytest.mark.parametrize(

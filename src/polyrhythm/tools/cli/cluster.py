@@ -13,7 +13,7 @@ import typer
 from polyrhythm.tools.cli.cluster_plan import Kept, plan
 from polyrhythm.tools.cli.cluster_simulate import simulate_jobs
 from polyrhythm.tools.cli.failures import guarded, notice
-from polyrhythm.tools.cli.options import Engine, Json, positive
+from polyrhythm.tools.cli.options import Engine, Json, path_given, positive
 from polyrhythm.tools.cli.parsing import StrictCommand
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ Policy = Annotated[
     str, typer.Option("--policy", metavar="NAME", help="Which job comes first and where: fifo, las, binpack, topology or predicted.")
 ]
 OutDirectory = Annotated[
-    Path, typer.Option("--out", metavar="DIR", help="Records, logs and the status of all jobs; all hosts must see it.")
+    Path, typer.Option("--out", metavar="DIR", parser=path_given, help="Records, logs and the status of all jobs; all hosts must see it.")
 ]
 Reach = Annotated[
     str | None,

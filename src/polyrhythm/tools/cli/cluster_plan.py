@@ -9,14 +9,16 @@ import typer
 
 from polyrhythm.core.units import show_seconds
 from polyrhythm.tools.cli.failures import guarded
-from polyrhythm.tools.cli.options import Json, Seed
+from polyrhythm.tools.cli.options import Json, Seed, path_given
 
 if TYPE_CHECKING:
     from polyrhythm.tools.scheduling.cluster_plan import ClusterPlan, JobPlan
 
 SiteFile = Annotated[Path, typer.Argument(metavar="SITE", help="The hosts, in TOML or JSON.")]
 JobsFile = Annotated[Path, typer.Argument(metavar="JOBS", help="The jobs, each with its training and its target, in TOML or JSON.")]
-Kept = Annotated[Path | None, typer.Option("--cache", metavar="DIR", help="Keep the runs of the forecasts here, for later plans.")]
+Kept = Annotated[
+    Path | None, typer.Option("--cache", metavar="DIR", parser=path_given, help="Keep the runs of the forecasts here, for later plans.")
+]
 
 
 @guarded

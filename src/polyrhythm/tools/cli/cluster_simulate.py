@@ -12,7 +12,7 @@ import typer
 
 from polyrhythm.errors import CompositionError
 from polyrhythm.tools.cli.failures import guarded, notice
-from polyrhythm.tools.cli.options import Json
+from polyrhythm.tools.cli.options import Json, path_given
 
 if TYPE_CHECKING:
     from polyrhythm.cluster import Cluster
@@ -24,7 +24,7 @@ TraceFile = Annotated[
         metavar="TRACE", help="A CSV file in the format of philly, alibaba, tiresias or pollux; or one of these names, for a sample of it."
     ),
 ]
-Site = Annotated[Path | None, typer.Option("--site", metavar="SITE", help="The hosts, in TOML or JSON.")]
+Site = Annotated[Path | None, typer.Option("--site", metavar="SITE", parser=path_given, help="The hosts, in TOML or JSON.")]
 Hosts = Annotated[
     str | None,
     typer.Option(
@@ -42,7 +42,9 @@ Restart = Annotated[str, typer.Option("--restart", metavar="DURATION", help="Wha
 Malleable = Annotated[bool, typer.Option("--malleable", help="Let jobs of several workers go on with fewer, down to one.")]
 Durations = Annotated[bool, typer.Option("--durations/--no-durations", help="Whether policies know how long jobs will take.")]
 _USUAL = "16x8"
-Page = Annotated[Path | None, typer.Option("--page", metavar="FILE", help="Also write curves and a Gantt chart as one HTML file.")]
+Page = Annotated[
+    Path | None, typer.Option("--page", metavar="FILE", parser=path_given, help="Write curves and a Gantt chart as one HTML file.")
+]
 
 
 @guarded
