@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import median
 
 from polyrhythm.core.checkpoints.request import Checkpoints
-from polyrhythm.core.records.outcome import Outcome, Summary
+from polyrhythm.core.records.outcome import Outcome
 from polyrhythm.core.records.progress import Watch
 from polyrhythm.core.training.run import Attempt
 from polyrhythm.errors import PolyrhythmError
@@ -20,6 +20,7 @@ from polyrhythm.tools.planner.candidate import Candidate, first_of_each
 from polyrhythm.tools.planner.circumstances import Circumstance, links
 from polyrhythm.tools.planner.findings import Findings
 from polyrhythm.tools.planner.scenario import Scenario
+from polyrhythm.tools.planner.tasks import failed
 from polyrhythm.tools.pools.pools import Done, Pool, RunTask
 
 FACTORS = (0.1, 0.3, 1.0, 3.0, 10.0)
@@ -64,10 +65,7 @@ class TimingTask:
 
     def failed(self, error: PolyrhythmError) -> Attempt:
         """The attempt of a run of which only `error` is known."""
-        on = self.scenario.on(self.scenario.seed)
-        return Attempt(
-            Outcome(Summary(self.candidate.system, self.candidate.workers, on.kind, on.network_name, 0, error=str(error))), error
-        )
+        return failed(self.scenario, self.candidate, self.scenario.seed, error)
 
 
 @dataclass(slots=True)
