@@ -3,10 +3,10 @@
     python benchmarks/planned.py --task digits --network slow --out benchmarks/results/planned-digits-slow.json
 
 The task's bundled workload is timed on this machine with as many workers as the task has (`polyrhythm calibrate`), and planned for the
-network with these step times and that many workers. The first choice, which may be one machine alone, then trains for real on hosts of
-the lab, under seeds 0 to 2: its time to the target is compared with the predicted bounds. Last it is raced as in time_to_accuracy.py:
-same first weights, same batches, the clock stands still while models are judged; rivals have their tuned rates, the choice has the rate
-that the planner chose.
+network with these step times and that many workers; one machine alone is predicted by its own steps, since workers here share cores. The
+first choice, which may be one machine alone, then trains for real on hosts of the lab, under seeds 0 to 2: its time to the target is
+compared with the predicted bounds. Last it is raced as in time_to_accuracy.py: same first weights, same batches, the clock stands still
+while models are judged; rivals have their tuned rates, the choice has the rate that the planner chose.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
+from statistics import mean, median
 from typing import Any
 
 import torch
@@ -67,10 +67,9 @@ def chosen(task: str, network: str, budget: float | None) -> dict[str, Any]:
     """The planner's answer for as many workers as the task has, on this machine's processors."""
     planned, workers = JOBS[task], TASKS[task].workers
     train = load_workload(planned.job, planned.settings)
-    profile = device_profile(train, workers=workers)
-    print(
-        f"a step takes {1e3 * sum(profile.seconds_per_step) / len(profile.seconds_per_step):.1f} ms with {workers} workers", file=sys.stderr
-    )
+    profile, alone = (device_profile(train, workers=count) for count in (workers, 1))
+    steps = {count: mean(each.seconds_per_step) for count, each in ((workers, profile), (1, alone))}
+    print(f"a step takes {1e3 * steps[workers]:.1f} ms with {workers} workers, {1e3 * steps[1]:.1f} ms with one", file=sys.stderr)
     request = PlanRequest(
         planned.target, network, profile, (workers,), settings=planned.settings, budget=budget or planned.budget, jobs=CORES
     )
@@ -85,13 +84,14 @@ def chosen(task: str, network: str, budget: float | None) -> dict[str, Any]:
     if plan.best is None:
         raise SystemExit("The planner found no way to the target.")
     best = plan.best
+    expected = best.seconds.times(steps[1] / steps[workers]) if best.is_alone else best.seconds
     return {
         "system": best.system,
         "workers": best.workers,
         "options": best.options,
         "settings": best.settings,
         "samples": best.samples,
-        "predicted": [best.seconds.low, best.seconds.middle, best.seconds.high],
+        "predicted": [expected.low, expected.middle, expected.high],
         "corrected": best.corrected,
         "others": [[each.name, each.seconds.middle] for each in plan.choices[1:]],
         "planned_in": plan.seconds,

@@ -19,16 +19,18 @@ from polyrhythm.hardware.fleet import Fleet
 from polyrhythm.tools.measuring.calibrate import APART, device_profile
 from polyrhythm.tools.planner.answer import Choice, Plan, Refusal
 from polyrhythm.tools.planner.candidate import Candidate
-from polyrhythm.tools.planner.findings import LEEWAY, Findings
-from polyrhythm.tools.planner.forecast import deviation, forecast
+from polyrhythm.tools.planner.findings import Findings
+from polyrhythm.tools.planner.forecast import Interval, deviation, forecast
 from polyrhythm.tools.planner.measured import TrainedRun
-from polyrhythm.tools.planner.objective import Spent
+from polyrhythm.tools.planner.objective import Objective, Spent
 from polyrhythm.tools.planner.tasks import TrainingTask
 from polyrhythm.tools.pools.pools import Done, Pool
 
 _LONGER = 2.0
 """Runs may take so many times the samples that were needed before."""
 
+_FAR_MORE = 2.0
+"""A run is broken off that costs so many times what the best does."""
 _STEPS = 32
 """Steps of machines that were measured differ; so many are averaged."""
 
@@ -47,8 +49,8 @@ class Verification:
 
     The time of a system's steps over that of steps without any system, both measured with as many workers on this machine, is the factor by
     which steps take longer on the machines of the plan; with these the choice runs in virtual time again, under all seeds. A run that costs
-    far more than the best one is broken off, and its choice has no further seeds: it is not the first. `failed` is called with a choice
-    whose run fails; that choice keeps its prediction.
+    far more than the best choice is broken off, and its choice has no further seeds: how much slower its samples were corrects it. `failed`
+    is called with a choice whose run fails; that choice keeps its prediction.
     """
 
     found: Findings
@@ -62,8 +64,10 @@ class Verification:
         runs = self._runs(first, plan.seeds)
         spread = deviation({name: [run.end.seconds for run in those if run.end is not None] for name, those in runs.items()})
         corrected = [self._corrected(choice, runs[choice.name], spread) if runs.get(choice.name) else choice for choice in first]
-        missed = {each.name: self._missed(runs[each.name]) for each in corrected if each.cost == math.inf}
-        plan.refused.extend(Refusal(name, why) for name, why in missed.items())
+        missed = [each.name for each in corrected if each.cost == math.inf]
+        plan.refused.extend(
+            Refusal(name, "with what its system computes, as measured here, it does not come to the target") for name in missed
+        )
         alone = [each for each in plan.choices if each.is_alone and each.name not in {choice.name for choice in first}]
         there = sorted((each for each in (*corrected, *alone) if each.name not in missed), key=lambda each: (each.cost, each.nbytes))
         looked_at = {each.system for each in (*first, *alone)}
@@ -85,8 +89,8 @@ class Verification:
 
         def tasks() -> Iterator[tuple[int, TrainingTask, None]]:
             for place, (choice, seed) in enumerate(wanted):
-                if not any(run.cut and run.end is None for run in runs[choice.name]):
-                    most = math.inf if choice.is_alone else LEEWAY * self._least(timed, runs)
+                if not any(map(_broken_off, runs[choice.name])):
+                    most = math.inf if choice.is_alone else self._most(timed, runs)
                     yield place, self._task(choice, seed, machines[choice.name], most), None
 
         def done(place: int, attempt: Attempt) -> None:
@@ -105,16 +109,12 @@ class Verification:
     def _steps(self, choice: Choice) -> int:
         return self.found.steps(choice.candidate, _LONGER * choice.samples)
 
-    def _least(self, choices: Sequence[Choice], runs: Mapping[str, Sequence[TrainedRun]]) -> float:
-        """The least cost of a run so far; infinite before the first has come to the target."""
-        costs = (run.cost(self.found.objective_of(each.candidate), each.workers) for each in choices for run in runs[each.name])
-        return min(costs, default=math.inf)
-
-    @staticmethod
-    def _missed(runs: Sequence[TrainedRun]) -> str:
-        """Why a choice whose runs did not come to the target is none."""
-        found = "it still costs more than the best" if any(run.cut for run in runs) else "it does not come to the target"
-        return f"with what its system computes, as measured here, {found}"
+    def _most(self, choices: Sequence[Choice], runs: Mapping[str, Sequence[TrainedRun]]) -> float:
+        """The cost at which a run is broken off: some times the least typical one so far; infinite before any."""
+        known = [(self.found.objective_of(each.candidate), each.workers, runs[each.name]) for each in choices if runs[each.name]]
+        return _FAR_MORE * min(
+            (median(run.cost(objective, workers) for run in made) for objective, workers, made in known), default=math.inf
+        )
 
     def _all_machines(self, choices: Sequence[Choice]) -> dict[str, Fleet]:
         """The machines of each choice whose steps could be timed, by its name."""
@@ -146,19 +146,33 @@ class Verification:
         objective = self.found.objective_of(choice.candidate)
         ends = [run.end for run in runs if run.end is not None]
         cost = median(run.cost(objective, choice.workers) for run in runs)
-        if cost == math.inf:
+        if cost < math.inf:
+            seconds = forecast([end.seconds for end in ends], *spread)
+            choice = replace(choice, samples=median(end.samples for end in ends), reached=len(ends), seeds=len(runs))
+            return self._with(choice, seconds, median(end.nbytes for end in ends), cost)
+        late = [
+            max(run.seconds, run.cost_of(choice.samples, Objective(), choice.workers)) for run in runs if _broken_off(run) and run.samples
+        ]
+        if not late or not choice.seconds.middle:
             return replace(choice, cost=cost)
-        seconds, prices = forecast([end.seconds for end in ends], *spread), objective.prices
-        spent = Spent(seconds.middle, median(end.nbytes for end in ends), choice.workers)
+        seconds = choice.seconds.times(max(late) / choice.seconds.middle)
+        return self._with(choice, seconds, choice.nbytes, objective.cost(Spent(seconds.middle, choice.nbytes, choice.workers)))
+
+    def _with(self, choice: Choice, seconds: Interval, nbytes: float, cost: float) -> Choice:
+        """The choice with these predictions."""
+        prices = self.found.objective_of(choice.candidate).prices
+        spent = Spent(seconds.middle, nbytes, choice.workers)
         return replace(
             choice,
             corrected=seconds.middle / choice.seconds.middle if choice.seconds.middle else None,
             seconds=seconds,
-            nbytes=spent.nbytes,
-            samples=median(end.samples for end in ends),
+            nbytes=nbytes,
             cost=cost,
             money=None if choice.money is None else spent.money(prices),
             energy=spent.energy(prices),
-            reached=len(ends),
-            seeds=len(runs),
         )
+
+
+def _broken_off(run: TrainedRun) -> bool:
+    """True if it cost too much before it came to the target."""
+    return bool(run.cut) and run.end is None
