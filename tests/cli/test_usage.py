@@ -33,7 +33,7 @@ PATHS = [
     (path, option.opts[0])
     for path, command in ALL.items()
     for option in command.params
-    if option.metavar in ("DIR", "FILE", "SITE") and option.opts[0].startswith("-")
+    if option.metavar in ("DIR", "FILE", "PATH", "RUN_DIR", "SITE") and option.opts[0].startswith("-") and option.opts[0] != "--python"
 ]
 
 

@@ -28,7 +28,6 @@ from polyrhythm.tools.pools.pools import Done, Pool
 
 _LONGER = 2.0
 """Runs may take so many times the samples that were needed before."""
-
 _FAR_MORE = 2.0
 """A run is broken off that costs so many times what the best does."""
 _STEPS = 32
@@ -111,10 +110,12 @@ class Verification:
 
     def _most(self, choices: Sequence[Choice], runs: Mapping[str, Sequence[TrainedRun]]) -> float:
         """The cost at which a run is broken off: some times the least typical one so far; infinite before any."""
-        known = [(self.found.objective_of(each.candidate), each.workers, runs[each.name]) for each in choices if runs[each.name]]
-        return _FAR_MORE * min(
-            (median(run.cost(objective, workers) for run in made) for objective, workers, made in known), default=math.inf
-        )
+        return _FAR_MORE * min((self._typical(each, runs[each.name]) for each in choices if runs[each.name]), default=math.inf)
+
+    def _typical(self, choice: Choice, runs: Sequence[TrainedRun]) -> float:
+        """The median cost of its runs, one that did not come to the target counting as infinite."""
+        objective = self.found.objective_of(choice.candidate)
+        return median(run.cost(objective, choice.workers) for run in runs)
 
     def _all_machines(self, choices: Sequence[Choice]) -> dict[str, Fleet]:
         """The machines of each choice whose steps could be timed, by its name."""
@@ -143,31 +144,29 @@ class Verification:
         return changed(machines, machines=slowed, server=slowed[0])
 
     def _corrected(self, choice: Choice, runs: Sequence[TrainedRun], spread: tuple[float, int]) -> Choice:
-        objective = self.found.objective_of(choice.candidate)
-        ends = [run.end for run in runs if run.end is not None]
-        cost = median(run.cost(objective, choice.workers) for run in runs)
+        ends, cost = [run.end for run in runs if run.end is not None], self._typical(choice, runs)
         if cost < math.inf:
             seconds = forecast([end.seconds for end in ends], *spread)
             choice = replace(choice, samples=median(end.samples for end in ends), reached=len(ends), seeds=len(runs))
-            return self._with(choice, seconds, median(end.nbytes for end in ends), cost)
+            return replace(self._with(choice, seconds, median(end.nbytes for end in ends)), cost=cost)
         late = [
             max(run.seconds, run.cost_of(choice.samples, Objective(), choice.workers)) for run in runs if _broken_off(run) and run.samples
         ]
         if not late or not choice.seconds.middle:
             return replace(choice, cost=cost)
         seconds = choice.seconds.times(max(late) / choice.seconds.middle)
-        return self._with(choice, seconds, choice.nbytes, objective.cost(Spent(seconds.middle, choice.nbytes, choice.workers)))
+        return self._with(choice, seconds, choice.nbytes)
 
-    def _with(self, choice: Choice, seconds: Interval, nbytes: float, cost: float) -> Choice:
-        """The choice with these predictions."""
-        prices = self.found.objective_of(choice.candidate).prices
-        spent = Spent(seconds.middle, nbytes, choice.workers)
+    def _with(self, choice: Choice, seconds: Interval, nbytes: float) -> Choice:
+        """The choice with these predictions, and what they cost."""
+        objective = self.found.objective_of(choice.candidate)
+        prices, spent = objective.prices, Spent(seconds.middle, nbytes, choice.workers)
         return replace(
             choice,
             corrected=seconds.middle / choice.seconds.middle if choice.seconds.middle else None,
             seconds=seconds,
             nbytes=nbytes,
-            cost=cost,
+            cost=objective.cost(spent),
             money=None if choice.money is None else spent.money(prices),
             energy=spent.energy(prices),
         )
