@@ -183,12 +183,16 @@ def test_measured_steps_correct_the_prediction(factor: float) -> None:
     made = planner(findings(("ssp", "sparknet"), (2,)), 5.0)
     plan = made.plan()
     before = {choice.name: choice.seconds.middle for choice in plan.choices}
+    measured: list[str] = []
 
     def timed(train: object, workers: int, strategy: pr.Strategy) -> pr.hardware.Profile:
-        return pr.hardware.Profile("measured", (0.1 * (factor if strategy.name == "sparknet" else 1),))
+        measured.append(strategy.name)
+        drift = 1.1 ** ((len(measured) - 1) // 2)  # the machine becomes slower, but not between a system's steps and those without it
+        return pr.hardware.Profile("measured", (0.1 * drift * (factor if strategy.name == "sparknet" else 1),))
 
     checked = Verification(made.found, InTurn(), lambda name, problem: pytest.fail(str(problem)), timed)
     corrected = checked.correct(plan, made.contenders(3))
+    assert (measured[::2], sorted(measured[1::2])) == (["apart", "apart"], ["sparknet", "ssp"])
     factors = {choice.system: choice.corrected for choice in corrected.choices}
     assert factors["sparknet"] == pytest.approx(1.0) if factor == 1.0 else 1.0 < factors["sparknet"] <= 1.1 * factor
     watts = Prices().power()

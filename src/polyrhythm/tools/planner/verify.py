@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from dataclasses import replace as changed
 from statistics import mean, median
 
@@ -46,8 +46,9 @@ def timed_here(train: Train, workers: int, strategy: Strategy) -> Profile:
 class Verification:
     """Corrects plans by `timed` steps: codecs, merges and copies take the time of processors too, which searches in virtual time leave out.
 
-    The time of a system's steps over that of steps without any system, both measured with as many workers on this machine, is the factor by
-    which steps take longer on the machines of the plan; with these the choice runs in virtual time again, under all seeds. A run that costs
+    The time of a system's steps over that of steps without any system, both measured with as many workers on this machine one after the
+    other, since its speed may drift, is the factor by which steps take longer on the machines of the plan; with these the choice runs in
+    virtual time again, under all seeds. One machine alone has no system that adds to its steps, and is not timed. A run that costs
     far more than the best choice is broken off, and its choice has no further seeds: how much slower its samples were corrects it. `failed`
     is called with a choice whose run fails; that choice keeps its prediction.
     """
@@ -56,7 +57,6 @@ class Verification:
     pool: Callable[[Done], Pool]
     failed: Callable[[str, PolyrhythmError], None]
     timed: Timed = timed_here
-    plain: dict[tuple[int, object], float] = field(default_factory=dict)
 
     def correct(self, plan: Plan, first: Sequence[Choice]) -> Plan:
         """The plan with these choices as they are with such machines, ranked anew, before its other ones."""
@@ -129,15 +129,15 @@ class Verification:
 
     def _machines(self, candidate: Candidate) -> Fleet:
         """The machines of the plan, with the candidate's own computing on them."""
-        train = self.found.scenario.trained(candidate)
-        alike = candidate.workers, candidate.settings
-        if alike not in self.plain:
-            self.plain[alike] = mean(self.timed(train, candidate.workers, APART).seconds_per_step)
-        own = self.timed(train, candidate.workers, candidate.strategy)
         machines = self.found.charged(self.found.scenario, candidate).devices
+        if candidate.is_alone:
+            return machines
+        train = self.found.scenario.trained(candidate)
+        plain = mean(self.timed(train, candidate.workers, APART).seconds_per_step)
+        own = self.timed(train, candidate.workers, candidate.strategy)
 
         def slower(machine: Machine) -> Profile:
-            scale = mean(machine.step_seconds(0.0, step) for step in range(_STEPS)) / self.plain[alike]
+            scale = mean(machine.step_seconds(0.0, step) for step in range(_STEPS)) / plain
             return Profile(machine.name, tuple(each * scale for each in own.seconds_per_step), own.seconds_per_contribution * scale)
 
         slowed = tuple(map(slower, machines.machines))
