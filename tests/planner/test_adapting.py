@@ -102,6 +102,14 @@ def test_a_plan_from_a_run_says_what_to_change_now_with_the_gain() -> None:
     assert "times as long" in text
 
 
+def test_the_runs_own_way_without_the_slow_worker_is_tried_also_where_the_search_did_not() -> None:
+    on, made = pr.Simulator(NETWORK, LATE), planner_on(NETWORK, LATE, target="loss=1.5", seconds=1.5)  # easgd is not searched
+    made.plan()
+    run = RecordedRun(attempt(Limited(uneven, 16), workers=WORKERS, strategy=find("easgd"), on=on).outcome)
+    run_own(run, made)
+    assert {each.machines.places for each in made.found.trainings if each.system == "easgd"} == {(), (0, 2, 3)}
+
+
 def test_nothing_is_said_or_changed_of_a_run_whose_own_way_was_not_tried() -> None:
     on, made = pr.Simulator(NETWORK, LATE), planner_on(NETWORK, LATE, target="loss=1.5", seconds=3.0)
     made.plan()

@@ -68,15 +68,19 @@ def _fastest(recorded: RecordedRun, planner: Planner) -> Candidate | None:
 
 
 def run_own(recorded: RecordedRun, planner: Planner) -> None:
-    """Have the run's own way trained to the target on the recorded machines, if the search has not."""
+    """Have the run's own way trained to the target on the recorded machines, and that without the slowest of them, if the search has not.
+
+    Leaving out what is slow is the nearest remedy, and a short search may not come to it.
+    """
     own, found = own_candidate(recorded), planner.found
-    training = None if own is None else found.training(own)
-    if own is not None and (training is None or training.end is None):
-        found.refused.pop(own, None)
-        found.trainings.pop(own, None)
-        ends = [run.end.samples for runs in found.trainings.values() for run in runs.values() if run.end is not None]
-        steps = found.steps(own, _PATIENCE * max(ends, default=found.samples))
-        planner.search.make([(own, found.scenario.seed, steps, math.inf)], _LATE, _LATE)
+    for each in [] if own is None else [own, *map(own.on, found.space.without_slowest[:1])]:
+        training = found.training(each)
+        if training is None or training.end is None:
+            found.refused.pop(each, None)
+            found.trainings.pop(each, None)
+            ends = [run.end.samples for runs in found.trainings.values() for run in runs.values() if run.end is not None]
+            steps = found.steps(each, _PATIENCE * max(ends, default=found.samples))
+            planner.search.make([(each, found.scenario.seed, steps, math.inf)], _LATE, _LATE)
 
 
 def advice(recorded: RecordedRun, planner: Planner) -> str:

@@ -67,14 +67,18 @@ class Space:
         middle = self.together[(len(self.together) - 1) // 2]
         every = [self.changed(Candidate(system, middle), **factors) for system in self.systems if system != ALONE.system]
         yield from every
-        fewer = [some for some in self.machines if some.unlike and not some.shares and not some.groups]
-        if fewer:  # one slow machine may hold up all others
-            yield from (each.on(fewer[0]) for each in every)
+        for some in self.without_slowest[:1]:  # one slow machine may hold up all others
+            yield from (each.on(some) for each in every)
         for some in self.machines:  # one system tells what these are worth to all that take them
             if some.groups:
                 yield from (each.on(some) for each in every if takes_groups(each.system))
             if some.shares:
                 yield from islice((each.on(some) for each in every if takes_shares(each.on(some))), 1)
+
+    @property
+    def without_slowest(self) -> tuple[ChosenMachines, ...]:
+        """The machines without those of a kind, the slowest kind first; empty where all are alike."""
+        return tuple(some for some in self.machines if some.unlike and not some.shares and not some.groups)
 
     @property
     def allows_alone(self) -> bool:
