@@ -73,14 +73,16 @@ def run_own(recorded: RecordedRun, planner: Planner) -> None:
     Leaving out what is slow is the nearest remedy, and a short search may not come to it.
     """
     own, found = own_candidate(recorded), planner.found
-    for each in [] if own is None else [own, *map(own.on, found.space.without_slowest[:1])]:
-        training = found.training(each)
-        if training is None or training.end is None:
-            found.refused.pop(each, None)
-            found.trainings.pop(each, None)
-            ends = [run.end.samples for runs in found.trainings.values() for run in runs.values() if run.end is not None]
-            steps = found.steps(each, _PATIENCE * max(ends, default=found.samples))
-            planner.search.make([(each, found.scenario.seed, steps, math.inf)], _LATE, _LATE)
+    if own is None:
+        return
+    fewer = [each for each in map(own.on, found.space.without_slowest) if not found.impossible(each)]
+    unended = [each for each in (own, *fewer) if (training := found.training(each)) is None or training.end is None]
+    for each in unended:
+        found.refused.pop(each, None)
+        found.trainings.pop(each, None)
+    ends = [run.end.samples for runs in found.trainings.values() for run in runs.values() if run.end is not None]
+    most = _PATIENCE * max(ends, default=found.samples)
+    planner.search.make([(each, found.scenario.seed, found.steps(each, most), math.inf) for each in unended], _LATE, _LATE)
 
 
 def advice(recorded: RecordedRun, planner: Planner) -> str:

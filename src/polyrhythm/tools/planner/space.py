@@ -67,7 +67,7 @@ class Space:
         middle = self.together[(len(self.together) - 1) // 2]
         every = [self.changed(Candidate(system, middle), **factors) for system in self.systems if system != ALONE.system]
         yield from every
-        for some in self.without_slowest[:1]:  # one slow machine may hold up all others
+        for some in self.without_slowest:  # one slow machine may hold up all others
             yield from (each.on(some) for each in every)
         for some in self.machines:  # one system tells what these are worth to all that take them
             if some.groups:
@@ -77,8 +77,8 @@ class Space:
 
     @property
     def without_slowest(self) -> tuple[ChosenMachines, ...]:
-        """The machines without those of a kind, the slowest kind first; empty where all are alike."""
-        return tuple(some for some in self.machines if some.unlike and not some.shares and not some.groups)
+        """The machines without the slowest kind; empty where all are alike."""
+        return tuple(some for some in self.machines if some.unlike and not some.shares and not some.groups)[:1]
 
     @property
     def allows_alone(self) -> bool:
